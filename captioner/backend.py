@@ -1,0 +1,69 @@
+"""Backend: what search needs of a model. Implemented by onnxruntime (`captioner.runtime`) and torch.
+
+All arrays have the axes (B, K, ...): B images and K hypotheses each. What the hypotheses of an image
+share (its annotations and keys) is stored once per image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.text import Vocabulary
+
+Look = Literal["expected", "argmax", "sampled"]  # how a hard model turns alpha into a context
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """A batch of annotation grids, in the backend's own array type."""
+
+    values: Any  # (B, rows * cols, D)
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True)
+class State:
+    """Where decoding stands. Opaque to search, which only reorders it with `Backend.select`."""
+
+    shared: dict[str, Any]  # (B, ...): one per image
+    own: dict[str, Any]  # (B, K, ...): one per hypothesis
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one word more tells."""
+
+    log_probabilities: NDArray[np.float32]  # (B, K, V)
+    state: State
+    alpha: NDArray[np.float32]  # (B, K, L)
+    gate: NDArray[np.float32]  # (B, K)
+    place: NDArray[np.int64] | None = None  # (B, K): the cell a hard model chose, where it chose one
+
+
+class Backend(Protocol):
+    """A model ready to run."""
+
+    vocabulary: Vocabulary
+    image_size: int
+    rows: int
+    cols: int
+
+    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        """Annotations of pictures, (B, size, size, 3) RGB."""
+
+    def begin(self, annotations: Annotations) -> State:
+        """The state before the first word, with one hypothesis an image (K = 1)."""
+
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        """Feed the last words (B, K); the first ones are the start token."""
+
+    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+        """The state in which hypothesis k of image b goes on from hypothesis parents[b, k]."""
+
+    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+        """The state of some of the images only, in the order given."""

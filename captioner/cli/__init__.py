@@ -1,0 +1,88 @@
+"""The command line: one small file per command, loaded only when that command is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from captioner import __version__
+from captioner.errors import CaptionerError, UsageError, nearest
+
+# command: (module, attribute, one line of help); the help stands here so that listing it loads nothing
+COMMANDS = {
+    "caption": ("captioner.cli.caption", "Write a sentence about each picture."),
+    "overlay": ("captioner.cli.overlay", "Show, for every word, where the model looked."),
+    "models": ("captioner.cli.models", "List the models at hand."),
+    "evaluate": ("captioner.cli.evaluate", "Caption a split and score it: captions, likelihood, attention."),
+    "score": ("captioner.cli.score", "Score any system's results file against references."),
+    "data": ("captioner.cli.data", "Check a data set, or draw a synthetic one."),
+    "features": ("captioner.cli.features", "Encode every image once, into a cache."),
+    "train": ("captioner.cli.train", "Train a captioner from a config."),
+    "export": ("captioner.cli.export", "Turn a training run into a bundle that runs anywhere."),
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        try:
+            command = importlib.import_module(COMMANDS[name][0]).command
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").split(".")[0]
+            if missing == "captioner":
+                raise
+            raise CaptionerError(
+                f"`captioner {name}` needs the package {missing!r}, which the light install leaves out: "
+                "pip install 'captioner[train]'"
+            ) from error
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            close = nearest(name, COMMANDS)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{hint} Commands: {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="captioner")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Captions for pictures, and where the model looked for each word."""
+
+
+def run() -> None:
+    """The entry point: one sentence for an error, no traceback unless --debug is given."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever read our output has closed it: end quietly, and keep Python from complaining at exit.
+        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+        sys.exit(0)
+    except CaptionerError as error:
+        if debug:
+            raise
+        click.echo(f"captioner: {error}", err=True)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

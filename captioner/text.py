@@ -1,0 +1,85 @@
+"""Vocabulary: words to numbers and back. The tokenizer itself is in `captioner.tokens`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from captioner.errors import CaptionerError, nearest
+from captioner.tokens import tokenize
+
+PAD, START, END, UNK = "<pad>", "<start>", "<end>", "<unk>"
+SPECIAL = (PAD, START, END, UNK)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words a model can read and write, special tokens first."""
+
+    words: tuple[str, ...]
+    index: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    pad, start, end, unk = 0, 1, 2, 3
+
+    def __post_init__(self) -> None:
+        if self.words[:4] != SPECIAL:
+            raise CaptionerError(f"a vocabulary begins with {SPECIAL}, not {self.words[:4]}")
+        object.__setattr__(self, "index", {word: i for i, word in enumerate(self.words)})
+        if len(self.index) != len(self.words):
+            twice = [word for word, n in Counter(self.words).items() if n > 1]
+            raise CaptionerError(f"the vocabulary lists a word twice: {', '.join(twice[:5])}")
+
+    @classmethod
+    def build(
+        cls, captions: Iterable[str], *, minimum_count: int = 5, maximum_size: int | None = None
+    ) -> Vocabulary:
+        """From the captions of the training split alone; most frequent first, ties by spelling."""
+        counts = Counter(token for caption in captions for token in tokenize(caption))
+        kept = sorted((w for w, n in counts.items() if n >= minimum_count), key=lambda w: (-counts[w], w))
+        return cls(SPECIAL + tuple(kept[:maximum_size]))
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.index
+
+    def encode(self, caption: str) -> list[int]:
+        """Word numbers of a caption, without start and end; unknown words become `<unk>`."""
+        return [self.index.get(token, self.unk) for token in tokenize(caption)]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The words of numbers up to the end token, special tokens but `<unk>` left out."""
+        words = []
+        for number in numbers:
+            if number == self.end:
+                break
+            if number not in (self.pad, self.start):
+                words.append(self.words[number])
+        return " ".join(words)
+
+    def number(self, word: str) -> int:
+        """The number of a word that a user named; an unknown one is an error that names near words."""
+        tokens = tokenize(word)
+        if len(tokens) == 1 and tokens[0] in self.index:
+            return self.index[tokens[0]]
+        if word in self.index:
+            return self.index[word]
+        close = nearest(word.lower(), self.words[4:], 3)
+        hint = f" Near words: {', '.join(close)}." if close else ""
+        raise CaptionerError(f"the word {word!r} is not in the model's vocabulary.{hint}")
+
+    def save(self, path: Path) -> None:
+        path.write_text(
+            json.dumps({"words": list(self.words)}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8"
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> Vocabulary:
+        try:
+            return cls(tuple(json.loads(path.read_text(encoding="utf-8"))["words"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CaptionerError(f"{path}: not a vocabulary file ({error})") from None
