@@ -24,6 +24,9 @@ class Annotations:
     values: Any  # (B, rows * cols, D)
     rows: int
     cols: int
+    # (B,) numbers that name the pictures (a checksum of the pixels): random draws are keyed by them, so that
+    # a picture gets the same caption alone, in a batch, or when a run goes on. None: its place in the batch.
+    keys: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,12 @@ class Backend(Protocol):
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         """Annotations of pictures, (B, size, size, 3) RGB."""
 
-    def begin(self, annotations: Annotations) -> State:
-        """The state before the first word, with one hypothesis an image (K = 1)."""
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+        """The state before the first word, with one hypothesis an image (K = 1).
+
+        `look` is how a hard model turns alpha into a context (None: the model's own default) and `seed`
+        that of its draws; a soft model takes the expectation whatever is asked.
+        """
 
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
         """Feed the last words (B, K); the first ones are the start token."""
