@@ -2,112 +2,133 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
-# A package with torchvision's way of importing: an extension that may not load, shape functions attached to
-# the operators all the same, and a submodule that looks the package up by its full name.
-INIT = """
-from . import extension
-from torchvision import shapes
+# Operators once declared stay for the life of a process: everything here runs in fresh ones, forked from one
+# that has torch loaded, since that load is what takes the time.
+FORKED = """
+import json, os, sys, torch
+for folder in sys.argv[1:]:
+    if os.fork() == 0:
+        sys.path.insert(0, folder)
+        try:
+            from captioner.model.vision import declared_operators
+            print(json.dumps([folder, declared_operators()]), flush=True)
+        except Exception as error:
+            print(json.dumps([folder, str(error)]), flush=True)
+        os._exit(0)
+    os.wait()
 """
+INSTALLED = """
+import json, torch
+from captioner.model.vision import declared_operators, torchvision
+import torchvision as again
+with torch.no_grad():
+    logits = torchvision.models.resnet18().eval()(torch.zeros(1, 3, 64, 64))
+try:
+    refusal = torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5) and ""
+except RuntimeError as error:
+    refusal = str(error)
+print(json.dumps({"same": again is torchvision, "logits": list(logits.shape), "refusal": refusal,
+                  "declared": declared_operators(), "compiled": torchvision.extension._has_ops()}))
+"""
+
+
+def python(code: str, *arguments: str) -> list[Any]:
+    """What a fresh interpreter, where warnings are errors, printed: a JSON value per line."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def installed() -> Any:
+    return python(INSTALLED)[0]
+
+
+def test_a_backbone_of_the_installed_torchvision_runs(installed: Any) -> None:
+    assert installed["same"]
+    assert installed["logits"] == [1, 1000]
+
+
+def test_operators_are_declared_only_where_the_installed_extension_does_not_load(installed: Any) -> None:
+    assert bool(installed["declared"]) != installed["compiled"]
+
+
+def test_a_declared_operator_without_a_kernel_refuses_to_run(installed: Any) -> None:
+    if installed["compiled"]:
+        pytest.skip("the compiled operators load here")
+    assert "C++ ops" in installed["refusal"]
+
+
+# Packages with torchvision's way of importing: an extension that may or may not bring the operators, shape
+# functions attached to them all the same, and a submodule that looks the package up by its full name.
 EXTENSION = """
 import torch
-OPERATORS = torch.library.Library("torchvision", "FRAGMENT")
+library = torch.library.Library("torchvision", "FRAGMENT")
 for name in {present}:
-    OPERATORS.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 """
 SHAPES = """
 import torch, torchvision
-torchvision.extension
+torchvision.extension.library
 for name in {asked}:
     torch.library.register_fake("torchvision::" + name)(lambda dets, scores, iou_threshold: dets.new_empty(0))
 """
 
 
-def python(code: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter: operators once declared stay for the life of a process."""
-    insert = f"import sys; sys.path.insert(0, {str(path)!r})\n" if path else ""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", insert + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def package(folder: Path, present: list[str], asked: list[str]) -> Path:
+def package(folder: Path, present: list[str], asked: list[str]) -> str:
     home = folder / "torchvision"
-    home.mkdir()
-    (home / "__init__.py").write_text(INIT)
+    home.mkdir(parents=True)
+    (home / "__init__.py").write_text("from . import extension\nfrom torchvision import shapes\n")
     (home / "extension.py").write_text(EXTENSION.format(present=present))
     (home / "shapes.py").write_text(SHAPES.format(asked=asked))
-    return folder
+    return str(folder)
 
 
-def test_a_backbone_of_the_installed_torchvision_runs() -> None:
-    done = python("""
-        from captioner.model.vision import torchvision
-        import torch, torchvision as again
-        assert again is torchvision
-        net = torchvision.models.resnet18().eval()
-        with torch.no_grad():
-            print(tuple(net(torch.zeros(1, 3, 64, 64)).shape))
-        """)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n")[0] == "(1, 1000)"
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Per case: the operators that were declared, or the message of the error."""
+    here = tmp_path_factory.mktemp("torchvisions")
+    both = ["nms", "qnms"]
+    cases = {
+        "all there": package(here / "all", present=both, asked=both),
+        "one missed": package(here / "one", present=[], asked=["nms"]),
+        "all missed": package(here / "none", present=[], asked=both),
+        "none asked": package(here / "silent", present=[], asked=[]),
+        "unknown": package(here / "unknown", present=[], asked=["polygon_nms"]),
+        "broken": package(here / "broken", present=both, asked=both),
+    }
+    (here / "broken" / "torchvision" / "__init__.py").write_text(
+        "raise RuntimeError('built for another torch')"
+    )
+    answers = dict(python(FORKED, *cases.values()))
+    return {case: answers[folder] for case, folder in cases.items()}
 
 
-def test_operators_are_declared_only_where_the_installed_extension_does_not_load() -> None:
-    done = python("""
-        from captioner.model.vision import declared_operators, torchvision
-        assert bool(declared_operators()) != torchvision.extension._has_ops(), declared_operators()
-        """)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("case", ["all there", "none asked"])
+def test_where_no_operator_is_missed_none_is_declared(imports: dict[str, Any], case: str) -> None:
+    assert imports[case] == []
 
 
-def test_an_operator_without_a_kernel_still_refuses_to_run() -> None:
-    done = python("""
-        from captioner.model.vision import declared_operators, torchvision
-        import torch
-        if not declared_operators():
-            print("compiled")
-        else:
-            torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
-        """)
-    assert "compiled" in done.stdout or "C++ ops" in done.stderr, done.stderr
+def test_exactly_the_operators_the_import_misses_are_declared(imports: dict[str, Any]) -> None:
+    assert imports["one missed"] == ["nms"]
+    assert imports["all missed"] == ["nms", "qnms"]
 
 
-def test_where_the_extension_loads_nothing_is_declared(tmp_path: Path) -> None:
-    folder = package(tmp_path, present=["nms", "qnms"], asked=["nms", "qnms"])
-    done = python("from captioner.model.vision import declared_operators as d; print(d())", folder)
-    assert done.stdout.strip() == "[]", done.stderr
+def test_an_operator_whose_schema_is_unknown_fails_as_it_did(imports: dict[str, Any]) -> None:
+    assert "operator torchvision::polygon_nms does not exist" in imports["unknown"]
 
 
-@pytest.mark.parametrize("missing", [["nms"], ["nms", "qnms"]])
-def test_exactly_the_missing_operators_are_declared(tmp_path: Path, missing: list[str]) -> None:
-    present = [name for name in ("nms", "qnms") if name not in missing]
-    folder = package(tmp_path, present, asked=["nms", "qnms"])
-    done = python("from captioner.model.vision import declared_operators as d; print(*d())", folder)
-    assert done.stdout.split() == missing, done.stderr
-
-
-def test_an_operator_nobody_knows_fails_as_it_did(tmp_path: Path) -> None:
-    folder = package(tmp_path, present=[], asked=["polygon_nms"])
-    done = python("import captioner.model.vision", folder)
-    assert done.returncode != 0
-    assert "operator torchvision::polygon_nms does not exist" in done.stderr
-
-
-def test_any_other_failure_of_the_import_is_passed_on(tmp_path: Path) -> None:
-    home = tmp_path / "torchvision"
-    home.mkdir()
-    (home / "__init__.py").write_text("raise RuntimeError('built for another torch')")
-    done = python("import captioner.model.vision", tmp_path)
-    assert "built for another torch" in done.stderr
+def test_any_other_failure_of_the_import_is_passed_on(imports: dict[str, Any]) -> None:
+    assert imports["broken"] == "built for another torch"
