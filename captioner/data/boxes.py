@@ -1,0 +1,122 @@
+"""Boxes of objects from COCO's instances format, put on the items of a set."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from captioner.data.coco import load_coco
+from captioner.data.files import missing
+from captioner.data.sets import Box, CaptionSet, Item
+from captioner.errors import CaptionerError
+
+_ORIENTATION = 0x0112  # the EXIF tag
+_COCO_NAME = re.compile(r"(?:COCO_\w+_)?(\d{12})$")  # 000000000139, COCO_val2014_000000000139
+
+
+def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = None) -> CaptionSet:
+    """The set with the boxes of an instances file, or of all instances_*.json of a folder.
+
+    Pictures are matched by file name, then by the COCO id in the file's name (2014 and 2017 name them
+    differently).
+    Boxes are scaled where a picture is stored in another size than the file lists, and turned with
+    it where it is stored on its side.
+    """
+    if not instances.exists():
+        raise missing(instances, setting, "instances file or folder")
+    files = _files(instances)
+    named: dict[str, tuple[Any, dict[str, Any]]] = {}
+    numbered: dict[int | str, tuple[Any, dict[str, Any]]] = {}
+    for file in files:
+        coco = load_coco(file)
+        if not coco.cats:
+            raise CaptionerError(
+                f"{file}: no `categories`, so its boxes have no names; is it an instances file?"
+            )
+        for record in coco.dataset["images"]:
+            named[Path(record["file_name"]).name] = (coco, record)
+            numbered[record["id"]] = (coco, record)
+    items, matched = [], 0
+    for item in captions.items:
+        found = named.get(item.path.name) or _by_number(item, numbered)
+        if found is None:
+            items.append(item)
+            continue
+        matched += 1
+        coco, record = found
+        boxes = [_box(annotation, coco) for annotation in coco.imgToAnns.get(record["id"], ())]
+        items.append(dataclasses.replace(item, boxes=_upright(item.path, record, boxes)))
+    if not matched:
+        raise CaptionerError(
+            f"none of the {len(captions):,} images of {captions.name} is in {instances}: "
+            "neither by file name nor by COCO id"
+        )
+    return dataclasses.replace(captions, items=tuple(items))
+
+
+def _files(instances: Path) -> list[Path]:
+    if not instances.is_dir():
+        return [instances]
+    files = [
+        *sorted(instances.glob("instances_*.json")),
+        *sorted(instances.glob("annotations/instances_*.json")),
+    ]
+    if not files:
+        raise CaptionerError(f"{instances}: no instances_*.json in this folder")
+    return files
+
+
+def _by_number(item: Item, numbered: dict[int | str, Any]) -> Any:
+    digits = _COCO_NAME.match(item.path.stem)
+    return numbered.get(int(digits[1])) if digits else None
+
+
+def _box(annotation: dict[str, Any], coco: Any) -> Box:
+    try:
+        left, top, width, height = map(float, annotation["bbox"])
+        label = str(coco.cats[annotation["category_id"]]["name"])
+    except (KeyError, TypeError, ValueError):
+        raise CaptionerError(
+            f"the annotation {annotation.get('id')} is not an instance: it needs `bbox` "
+            "(x, y, width, height) and a known `category_id`"
+        ) from None
+    return Box(label, left, top, left + width, top + height)
+
+
+def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box, ...]:
+    """The boxes in pixels of the upright picture as it is stored here."""
+    if not boxes or "width" not in record or "height" not in record:
+        return tuple(boxes)
+    try:
+        with Image.open(path) as image:
+            stored, orientation = image.size, int(image.getexif().get(_ORIENTATION, 1) or 1)
+    except OSError:
+        return tuple(boxes)  # not there or broken: whoever reads the picture says so
+    width, height = float(record["width"]), float(record["height"])
+    turned = orientation >= 5
+    upright = stored[::-1] if turned else stored
+    # COCO's tools read pixels as stored and ignore EXIF; a file whose listed size is the upright one didn't.
+    if orientation > 1 and not (turned and (width, height) == upright != stored):
+        boxes = [_turn(box, orientation, width, height) for box in boxes]
+        width, height = (height, width) if turned else (width, height)
+    across, down = upright[0] / width, upright[1] / height
+    return tuple(
+        Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down)
+        for box in boxes
+    )
+
+
+def _turn(box: Box, orientation: int, width: float, height: float) -> Box:
+    """A box of the stored picture (width x height) in the upright one, by EXIF orientation."""
+    left, top, right, bottom = box.left, box.top, box.right, box.bottom
+    if orientation in (2, 3, 7, 8):  # mirrored left to right, before any transposition
+        left, right = width - right, width - left
+    if orientation in (3, 4, 6, 7):  # mirrored top to bottom
+        top, bottom = height - bottom, height - top
+    if orientation >= 5:
+        left, top, right, bottom = top, left, bottom, right
+    return Box(box.label, left, top, right, bottom)
