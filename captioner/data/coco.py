@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from pathlib import Path
 from typing import Any
 
 from captioner.data.files import read_json
 from captioner.data.places import places_for
-from captioner.data.sets import CaptionSet, Item, split_name
+from captioner.data.sets import CaptionSet, Item, split_name, split_of_file
 from captioner.errors import CaptionerError
-
-_SPLIT_IN_NAME = re.compile(
-    r"(?:^|[_.-])(train|training|val|valid|validation|dev|test|restval|minival)(?:\d{4})?(?=[_.-]|$)"
-)
-
-
-def split_of_file(path: Path) -> str | None:
-    """The split that a file's name tells: captions_val2017.json is val."""
-    found = {split_name(name) for name in _SPLIT_IN_NAME.findall(path.stem.lower())}
-    return found.pop() if len(found) == 1 else None
 
 
 def load_coco(path: Path, content: Any = None) -> Any:
@@ -62,24 +51,16 @@ def read_coco(
     listed = coco.dataset["images"]
     # The name goes first: asked for val, a file of training captions must not be taken for it.
     split = split_of_file(path) or split_name(split or "train")
-    places = places_for(
-        path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting
-    )
+    places = places_for(path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting)
     items, seen = [], set()
     for record in listed:
         identity = record["id"]
         if not isinstance(identity, (int, str)) or identity in seen:
-            raise CaptionerError(
-                f"{path}: the image id {identity!r} is listed twice, or is not a number or name"
-            )
+            raise CaptionerError(f"{path}: the image id {identity!r} is listed twice, or is not a number or name")
         seen.add(identity)
         captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(identity, ()))
         items.append(Item(identity, places.find(str(record["file_name"])), captions, split))
-    stray = [
-        annotation["image_id"]
-        for annotation in coco.dataset["annotations"]
-        if annotation["image_id"] not in seen
-    ]
+    stray = [annotation["image_id"] for annotation in coco.dataset["annotations"] if annotation["image_id"] not in seen]
     notes: tuple[str, ...] = ()
     if stray:
         notes = (

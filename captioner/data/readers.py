@@ -34,6 +34,7 @@ def read_set(
     format: str | None = None,
     split: str | None = None,
     name: str | None = None,
+    restval: bool = False,
     setting: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
@@ -41,8 +42,9 @@ def read_set(
 
     The format is told by the content unless given. With `split`, only that split is read; a source
     that names no split (no column, no list, nothing in the file's name) is then taken to be it, and
-    is taken to be train otherwise. `setting` and `images_setting` are the options or config keys the
-    paths came from, for the error when there is nothing.
+    is taken to be train otherwise. With `restval`, Karpathy's split of that name counts as train.
+    `setting` and `images_setting` are the options or config keys the paths came from, for the error
+    when there is nothing.
     """
     if format is not None and format not in FORMATS:
         raise unknown("data format", format, FORMATS)
@@ -61,6 +63,8 @@ def read_set(
         whole = combine(parts, name=name or captions.resolve().name)
     else:
         whole = _read_file(captions, images, format, split, name, images_setting)
+    if restval:
+        whole = whole.rename_split("restval", "train")
     return whole if split is None else whole.split(split)
 
 
@@ -136,8 +140,7 @@ def _detect(path: Path) -> tuple[str, Any]:
     if delimiter_of(line) is not None:
         return "table", None
     raise CaptionerError(
-        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); "
-        f"its first line is {line[:80]!r}"
+        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); its first line is {line[:80]!r}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,19 @@ from captioner.errors import CaptionerError, UsageError, nearest
 
 # Other names under which data sets publish their splits.
 _ALIASES = {"training": "train", "trn": "train", "valid": "val", "validation": "val", "dev": "val"}
+_SPLIT_IN_NAME = re.compile(r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)")
 
 
 def split_name(name: str) -> str:
     """The name a split goes by here: `dev` and `validation` are `val`, whatever the case."""
     name = name.strip().lower()
     return _ALIASES.get(name, name)
+
+
+def split_of_file(path: Path) -> str | None:
+    """The split that a file's name tells: captions_val2017.json is val; none where it tells two."""
+    found = {split_name(name) for name in _SPLIT_IN_NAME.findall(path.stem.lower())}
+    return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +77,23 @@ class CaptionSet:
         return tuple(dict.fromkeys(item.split for item in self.items))
 
     def split(self, name: str) -> CaptionSet:
-        """The items of one split, or of several joined with a plus: `train+restval`."""
-        wanted = [split_name(part) for part in name.split("+")]
+        """The items of one split."""
+        name = split_name(name)
         known = self.splits
-        for part in wanted:
-            if part in known:
-                continue
+        if name not in known:
             there = f"It has: {', '.join(known)}." if known else "It holds no images at all."
-            if part in self.empty:
-                raise CaptionerError(f"the split {part!r} of {self.name} is empty. {there}")
-            close = nearest(part, known)
+            if name in self.empty:
+                raise CaptionerError(f"the split {name!r} of {self.name} is empty. {there}")
+            close = nearest(name, known)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"{self.name} has no split {part!r}.{hint} {there}")
-        items = tuple(item for item in self.items if item.split in wanted)
+            raise UsageError(f"{self.name} has no split {name!r}.{hint} {there}")
+        items = tuple(item for item in self.items if item.split == name)
         return dataclasses.replace(self, items=items, empty=())
+
+    def rename_split(self, old: str, new: str) -> CaptionSet:
+        """The set with one split counted as another, as `restval` often is as `train`."""
+        items = (dataclasses.replace(item, split=new) if item.split == old else item for item in self.items)
+        return dataclasses.replace(self, items=tuple(items))
 
     def captions(self) -> Iterator[str]:
         """Every raw caption, in the order of the items."""
@@ -95,9 +106,7 @@ class CaptionSet:
         for item in self.items:
             kept = tuple(caption for caption in item.captions if caption.strip())
             if kept:
-                items.append(
-                    item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept)
-                )
+                items.append(item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept))
         return dataclasses.replace(self, items=tuple(items))
 
     def __add__(self, other: CaptionSet) -> CaptionSet:
