@@ -1,0 +1,81 @@
+"""From a grid of attention weights to the pixels of the upright picture, and to those stored in the file.
+
+Weights are drawn as *density*: a cell's weight times the number of cells, so that 1 is an even spread
+over the picture, whatever the grid. Densities of grids of different sizes can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.images import Frame
+
+Map = NDArray[np.float32]  # (rows, cols) of weights, or (height, width) of densities
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+_STRIP = 4_000_000  # pixels worked on at once, so that a huge picture needs little memory beside itself
+
+
+def density(alpha: Map) -> Map:
+    """Weights as multiples of an even spread."""
+    return np.asarray(alpha * np.float32(alpha.size), dtype=np.float32)
+
+
+def peak(alphas: list[Map]) -> float:
+    """The highest density of several maps."""
+    return max((float(density(alpha).max()) for alpha in alphas if alpha.size), default=1.0)
+
+
+def project(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Map:
+    """The density at every pixel of a picture of this size, (height, width)."""
+    return np.concatenate([strip for _, strip in strips(alpha, width, height, blocks=blocks)])
+
+
+def strips(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Iterator[tuple[int, Map]]:
+    """As `project`, some rows of pixels at a time, each with the number of its first row."""
+    rows, cols = alpha.shape
+    down = _shares(rows, height, blocks)  # (height, rows)
+    across = density(alpha) @ _shares(cols, width, blocks).T  # (rows, width)
+    step = max(1, _STRIP // width)
+    for top in range(0, height, step):
+        yield top, down[top : top + step] @ across
+
+
+def _shares(cells: int, pixels: int, blocks: bool) -> Map:
+    """How much each cell of a line counts at each pixel of it, (pixels, cells).
+
+    A pixel at a cell's centre shows that cell alone; between two centres the value goes smoothly from one
+    to the other and never beyond them; halfway, at the cells' common edge, both count the same.
+    """
+    shares = np.zeros((pixels, cells), np.float32)
+    every = np.arange(pixels)
+    place = (every + 0.5) * cells / pixels  # of the pixel's centre, in cells
+    if blocks:
+        shares[every, np.minimum(place.astype(int), cells - 1)] = 1
+        return shares
+    before = np.floor(place - 0.5)
+    t = place - 0.5 - before
+    t = t * t * (3 - 2 * t)
+    np.add.at(shares, (every, np.clip(before, 0, cells - 1).astype(int)), 1 - t)
+    np.add.at(shares, (every, np.clip(before + 1, 0, cells - 1).astype(int)), t)
+    return shares
+
+
+def stored(box: Box, frame: Frame) -> Box:
+    """Where a box of the upright picture lies in the pixels as the file stores them, before EXIF turns them."""
+    left, top, right, bottom = box
+    if frame.orientation in (2, 3, 6, 7):
+        left, right = frame.width - right, frame.width - left
+    if frame.orientation in (3, 4, 7, 8):
+        top, bottom = frame.height - bottom, frame.height - top
+    if frame.orientation in (5, 6, 7, 8):
+        left, top, right, bottom = top, left, bottom, right
+    return left, top, right, bottom
+
+
+def cells(frame: Frame, rows: int, cols: int) -> NDArray[np.float64]:
+    """The rectangle of every cell in the upright picture, (rows, cols, 4)."""
+    return np.array([[frame.cell(row, col, rows, cols) for col in range(cols)] for row in range(rows)])

@@ -1,0 +1,97 @@
+"""Laying an attention map over a picture, in the colours of the ramp and on a stated scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageEnhance
+
+from captioner.caption import Caption, Word
+from captioner.errors import CaptionerError, UsageError
+from captioner.images import Picture, read
+from captioner.overlay import colours, geometry
+
+LEAST_TOP = 4.0  # the scale never ends lower: maps that are all flat are drawn flat and dark, not blown up
+
+
+@dataclass(frozen=True)
+class Style:
+    """How maps are drawn."""
+
+    blocks: bool = False  # one plain rectangle a cell, nothing interpolated
+    per_word: bool = False  # each map on its own scale: shapes can be compared, strengths cannot
+    opacity: float = 0.85  # of the map over the picture
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.opacity <= 1:
+            raise UsageError(f"opacity lies in 0..1, not {self.opacity}")
+
+
+def top_of_scale(*captions: Caption) -> float:
+    """The density drawn in the lightest colour: the highest of any word, one scale for all of them."""
+    return max(LEAST_TOP, geometry.peak([word.alpha for caption in captions for word in caption.words]))
+
+
+def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
+    """The picture to draw on; with `least`, a large JPEG may come smaller, never under that many pixels."""
+    if picture is None:
+        raise CaptionerError("the caption has no picture to draw on; make it with Captioner")
+    if least is None or picture.path is None or picture.image is not None:
+        return picture.open()
+    return read(picture.path, least=least)[0]
+
+
+def mute(image: Image.Image) -> Image.Image:
+    """The picture in grey of middling contrast, so that colour tells attention and nothing else."""
+    grey = ImageEnhance.Color(image).enhance(0.0)
+    return Image.blend(grey, Image.new("RGB", image.size, (140, 140, 140)), 0.15)
+
+
+def paint(muted: Image.Image, word: Word, top: float, style: Style) -> Image.Image:
+    """A muted picture with a word's map over it, and the place a hard model chose."""
+    width, height = muted.size
+    if style.per_word:
+        top = max(geometry.peak([word.alpha]), 1e-6)
+    heat = Image.new("L", muted.size)
+    for first, strip in geometry.strips(word.alpha, width, height, blocks=style.blocks):
+        levels = np.clip(strip * np.float32(255 / top) + 0.5, 0, 255).astype(np.uint8)
+        heat.paste(Image.fromarray(levels), (0, first))
+    cover = heat.point(_cover(style.opacity), "L")
+    heat.putpalette(colours.ramp().tobytes())  # which makes it a picture of mode P
+    painted = Image.composite(heat.convert("RGB"), muted, cover)
+    if word.place is not None:
+        mark(painted, word.place, word.alpha.shape[0], word.alpha.shape[1])
+    return painted
+
+
+def legend(width: int, height: int, style: Style) -> Image.Image:
+    """The ramp from left to right, as it looks over a middling grey."""
+    levels = np.linspace(0, 255, width).astype(np.uint8)
+    heat = Image.fromarray(np.repeat(levels[None], height, axis=0))
+    cover = heat.point(_cover(style.opacity), "L")
+    heat.putpalette(colours.ramp().tobytes())
+    return Image.composite(heat.convert("RGB"), Image.new("RGB", (width, height), (140, 140, 140)), cover)
+
+
+def _cover(opacity: float) -> list[int]:
+    """How much of the picture each level hides: less where there is little attention, but not so much less
+    that a light part of the picture could be taken for attention."""
+    return [round(255 * opacity * (0.6 + 0.4 * level / 255)) for level in range(256)]
+
+
+def mark(image: Image.Image, place: tuple[int, int], rows: int, cols: int) -> None:
+    """Outline a cell in black on white, which shows on every colour of the ramp."""
+    width, height = image.size
+    thick = max(1, round(min(width, height) / 120))
+    left, top, right, bottom = (
+        round(place[1] * width / cols),
+        round(place[0] * height / rows),
+        round((place[1] + 1) * width / cols) - 1,
+        round((place[0] + 1) * height / rows) - 1,
+    )
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=(255, 255, 255), width=2 * thick)
+    inner = (left + thick // 2, top + thick // 2, right - thick // 2, bottom - thick // 2)
+    if inner[2] >= inner[0] and inner[3] >= inner[1]:
+        draw.rectangle(inner, outline=(0, 0, 0), width=thick)
