@@ -25,7 +25,7 @@ _ABBREVIATIONS = """
 # Words that keep it only when they begin with a capital: "Ill." is a state, "ill." ends a sentence.
 _STATES = "Az La Pa Ark Del Ill Ore Tex Mass Miss Wash"
 # Words that keep it only before a number: "no. 5".
-_NUMBERED = ("ca", "no", "op", "pp", "art", "fig", "nos", "figs", "prop")
+_NUMBERED = "ca no op pp art fig nos figs prop"
 # Words that begin a sentence when capitalised: a single letter before them loses its full stop.
 _SENTENCE_STARTERS = """
     About According Additionally After A An As At But Earlier He Her Here However If In It Last Many More
@@ -73,8 +73,10 @@ _RULES = tuple(
         r"[A-Z]+(?:&[A-Z]+)+|[Cc](?:\+\+|#)",  # AT&T
         rf"{_LETTER}(?:\.{_LETTER})+\.{_ENDS}",  # u.s.a.
         rf"(?:(?i:{_any_of(_ABBREVIATIONS)}|[a-z])|(?:{_any_of(_STATES)}))\.{_ENDS}",
+        rf"(?i:{_any_of(_NUMBERED)})\.(?=\d)",
         rf"{_WORD}\.(?=[,;:])",  # any word is taken for an abbreviation when the sentence goes on
-        rf"{_WORD}(?:[-_/]{_WORD})*",  # t-shirt, and/or
+        rf"{_WORD}(?:[-_]{_WORD})*",  # t-shirt
+        r"[A-Za-z0-9]+(?:[-_/][A-Za-z0-9]+)*",  # and/or
         rf"\d+(?:[.,]\d+)+-{_WORD}",  # 2.5-inch
         rf"{_LETTER}[^\W_]*(?:[.!?]{_LETTER}[^\W_]*)*(?:-{_WORD})*",  # example.com, and stops without a space
         rf"(?i:n['`]t{_ENDS})",
@@ -82,8 +84,8 @@ _RULES = tuple(
         rf"(?i:'t(?=(?:is|was)(?:n't)?{_ENDS}))",
         rf"(?i:[dlo]'(?!{_CLITIC[1:]}){_LETTER}+(?:-{_WORD})*|c'mon|li'l|n?e'er|ol'|dunkin'|y'(?={_LETTER}))",
         rf"[A-HJ-XZn]'{_LETTER}{{2,}}",
-        rf"{_LETTER}*[aeiouyAEIOUY](?!(?i:{_CLITIC}))'[aeiouA-Z]{_LETTER}*",  # ma'am
-        rf"(?i:'(?:n'?{_ENDS}|em|till?|cause|[2-9]0s|\d\d{_ENDS}))",
+        rf"(?![yY]'){_LETTER}*[aeiouyAEIOUY](?!(?i:{_CLITIC}))'[aeiouA-Z]{_LETTER}*",  # ma'am
+        rf"(?i:'(?:n'|n{_ENDS}|em|till?|cause|[2-9]0s|\d\d{_ENDS}))",
         r"[-+]?\d*(?:[.,:]\d+)+|[-+]\d+",
         r"\.{3,}|--+|[!?]{2,}|\*+|''|``",
         r"\S",
@@ -113,7 +115,8 @@ def tokenize(text: str) -> list[str]:
             text = text.replace(entity, character)
     chunks = text.split()
     tokens: list[str] = []
-    for chunk, following in zip(chunks, [*chunks[1:], "A"], strict=True):
+    for i, chunk in enumerate(chunks, 1):
+        following = chunks[i] if i < len(chunks) else "A"  # the next caption, to the Java tokenizer
         tokens.extend(_chunk_tokens(chunk, following in _STARTERS, following[0].isdigit()))
     return tokens
 
@@ -121,10 +124,8 @@ def tokenize(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 16)
 def _chunk_tokens(chunk: str, before_sentence: bool, before_number: bool) -> tuple[str, ...]:
     """The tokens of a piece of text without spaces in it."""
-    if before_number and chunk[-1] == "." and chunk[:-1].lower() in _NUMBERED:
+    if before_number and chunk[-1] == "." and chunk[:-1].lower() in _NUMBERED.split():
         return (chunk.lower(),)
-    if before_sentence and len(chunk) == 2 and chunk[0].isalpha() and chunk[1] == ".":
-        return (chunk[0].lower(),)
     shape = chunk if chunk.isascii() else _with_marks_as_letters(chunk)
     tokens: list[str] = []
     at = 0
@@ -133,6 +134,8 @@ def _chunk_tokens(chunk: str, before_sentence: bool, before_number: bool) -> tup
         end = negated.end() if negated else max(m.end() for rule in _RULES if (m := rule.match(shape, at)))
         token = chunk[at:end].lower()
         at = end
+        if before_sentence and at == len(chunk) and len(token) == 2 and token[1] == ".":
+            token = token[0]
         if token in _FUSED:
             tokens.extend(_FUSED[token])
         elif token[:3] not in ("...", "---") and (token := _NAMED.get(token, token)) not in PUNCTUATION:
