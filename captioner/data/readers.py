@@ -140,7 +140,8 @@ def _detect(path: Path) -> tuple[str, Any]:
     if delimiter_of(line) is not None:
         return "table", None
     raise CaptionerError(
-        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); its first line is {line[:80]!r}"
+        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); its first line "
+        f"is {line[:80]!r}"
     )
 
 

@@ -12,7 +12,9 @@ from captioner.errors import CaptionerError, UsageError, nearest
 
 # Other names under which data sets publish their splits.
 _ALIASES = {"training": "train", "trn": "train", "valid": "val", "validation": "val", "dev": "val"}
-_SPLIT_IN_NAME = re.compile(r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)")
+_SPLIT_IN_NAME = re.compile(
+    r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)"
+)
 
 
 def split_name(name: str) -> str:
@@ -106,7 +108,9 @@ class CaptionSet:
         for item in self.items:
             kept = tuple(caption for caption in item.captions if caption.strip())
             if kept:
-                items.append(item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept))
+                items.append(
+                    item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept)
+                )
         return dataclasses.replace(self, items=tuple(items))
 
     def __add__(self, other: CaptionSet) -> CaptionSet:
