@@ -1,0 +1,248 @@
+"""The LSTM decoder of Show, Attend and Tell (Xu et al. 2015, section 3.1.2).
+
+    h_0, c_0 = f_h(mean a), f_c(mean a)
+    z_t      = beta_t * context(alpha_t, a),  beta_t = sigmoid(f_beta(h_{t-1}))
+    h_t, c_t = LSTM([E y_{t-1}; z_t], h_{t-1}, c_{t-1})
+    p(y_t)   = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))
+
+Everything has the axes (B, K, ...): B images with K captions (training) or hypotheses (search) each,
+which share the image's annotations and keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from captioner.errors import CaptionerError
+from captioner.model import attention
+from captioner.model.settings import ModelSettings
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Glance:
+    """Where one step looked."""
+
+    alpha: Tensor  # (B, K, L)
+    gate: Tensor  # (B, K)
+    place: Tensor | None = None  # (B, K): the chosen place; None where the context is the expectation
+    chosen: Tensor | None = None  # (B, K) bool: rows whose context is the chosen place, not the expectation
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A teacher-forced pass over captions: everything the objective needs, real words only.
+
+    N is the number of real words (the end token included) of all captions; `row` says which of the B * K
+    captions a word belongs to, `time` which of its words it is.
+    """
+
+    logits: Tensor  # (N, V)
+    targets: Tensor  # (N,)
+    row: Tensor  # (N,)
+    time: Tensor  # (N,)
+    alpha: Tensor  # (N, L)
+    place: Tensor | None  # (N,)
+    chosen: Tensor | None  # (N,) bool
+
+
+class Decoder(nn.Module):
+    """Annotations (B, L, D) and words in, log-probabilities of the next word and where it looked out."""
+
+    def __init__(self, settings: ModelSettings, annotation_size: int, vocabulary_size: int) -> None:
+        super().__init__()
+        self.settings = s = settings
+        self.annotation_size = annotation_size
+        self.hard = s.attention.mode == "hard"
+        size = s.annotation_size or annotation_size  # D as the decoder sees it
+        m, n = s.embedding_size, s.hidden_size
+        self.project = nn.Linear(annotation_size, size) if s.annotation_size else None
+        self.start_hidden = nn.ModuleList(nn.Linear(size, n) for _ in range(s.layers))  # f_h
+        self.start_cell = nn.ModuleList(nn.Linear(size, n) for _ in range(s.layers))  # f_c
+        self.embedding = nn.Embedding(vocabulary_size, m)  # E
+        self.score = attention.AdditiveScore(size, n, s.attention.size)
+        self.gate = nn.Linear(n, 1) if s.attention.gate else None  # f_beta
+        # The first layer's gates, in three parts: the words' part is computed for a whole caption at once.
+        self.from_word = nn.Linear(m, 4 * n)
+        self.from_context = nn.Linear(size + n, 4 * n, bias=False)  # [z_t; h_{t-1}]
+        self.upper = nn.ModuleList(nn.Linear(2 * n, 4 * n) for _ in range(s.layers - 1))  # [h below; h_{t-1}]
+        self.hidden_out = nn.Linear(n, m) if s.output_hidden else None  # L_h
+        self.context_out = nn.Linear(size, m, bias=False) if s.output_context else None  # L_z
+        self.output = nn.Linear(m, vocabulary_size)  # L_o
+        if s.tied:
+            self.output.weight = self.embedding.weight
+        self.reset()
+
+    def reset(self) -> None:
+        """First weights: small embeddings, orthogonal recurrence, forget gates open."""
+        n = self.settings.hidden_size
+        nn.init.normal_(self.embedding.weight, std=self.settings.embedding_size**-0.5)
+        nn.init.zeros_(self.output.bias)
+        with torch.no_grad():
+            for gate in self.from_context.weight[:, -n:].split(n):
+                nn.init.orthogonal_(gate)
+            for layer in (self.from_word, *self.upper):
+                layer.bias[n : 2 * n] = 1.0  # type: ignore[index,operator,union-attr]
+
+    # --- decoding: one word at a time -------------------------------------------------------------
+
+    def annotate(self, annotations: Tensor) -> Tensor:
+        """The encoder's annotations as the decoder sees them, (B, L, D)."""
+        if annotations.shape[-1] != self.annotation_size:
+            raise CaptionerError(
+                f"annotations of width {annotations.shape[-1]} don't fit a decoder built for {self.annotation_size}"
+            )
+        if self.project is None:
+            return annotations
+        projected = F.relu(self.project(annotations))
+        return F.dropout(projected, self.settings.annotation_dropout, self.training)
+
+    def begin(self, annotations: Tensor) -> tuple[Tensors, Tensors]:
+        """The state before the first word: what an image's hypotheses share, and the one hypothesis."""
+        a = self.annotate(annotations)
+        mean = a.mean(1, keepdim=True)  # (B, 1, D): one hypothesis
+        own = {}
+        for i, (hidden, cell) in enumerate(zip(self.start_hidden, self.start_cell, strict=True)):
+            own[f"h{i}"] = torch.tanh(hidden(mean))
+            own[f"c{i}"] = torch.tanh(cell(mean))
+        return {"annotations": a, "keys": self.score.keys(a)}, own
+
+    def step(
+        self,
+        shared: Tensors,
+        own: Tensors,
+        words: Tensor,
+        *,
+        noise: Tensor | None = None,
+        chosen: Tensor | None = None,
+    ) -> tuple[Tensor, Tensors, Glance]:
+        """Feed the last words (B, K): logits of the next (B, K, V), the state after, where it looked."""
+        word = self.embedding(words)  # (B, K, m)
+        own, hidden, z, glance = self.advance(shared, own, self.from_word(word), noise, chosen)
+        return self.words(word, hidden, z), own, glance
+
+    def advance(
+        self, shared: Tensors, own: Tensors, word: Tensor, noise: Tensor | None, chosen: Tensor | None
+    ) -> tuple[Tensors, Tensor, Tensor, Glance]:
+        """One step of attention and LSTM; `word` is the embedded words' part of the gates, (B, K, 4n).
+
+        Returns the state after, h_t of the top layer, z_t and where it looked.
+        """
+        h, c = own["h0"], own["c0"]
+        query = own[f"h{len(self.upper)}"]  # h_{t-1} of the top layer
+        alpha = F.softmax(
+            self.score(shared["keys"], query) / self.settings.attention.temperature, -1
+        )  # (B, K, L)
+        weights, place = alpha, None
+        if chosen is not None:  # hard: rows marked as chosen look at one place only
+            place = attention.choose(alpha, noise)
+            single = F.one_hot(place, alpha.shape[-1]).to(alpha.dtype)
+            mask = chosen.to(alpha.dtype).unsqueeze(-1)
+            weights = mask * single + (1 - mask) * alpha
+        z = attention.context(weights, shared["annotations"])  # (B, K, D)
+        if self.gate is not None:
+            beta = torch.sigmoid(self.gate(query))  # (B, K, 1)
+            z = beta * z
+            gate = beta.squeeze(-1)
+        else:
+            gate = torch.ones_like(alpha[..., 0])
+        gates = word + self.from_context(torch.cat([z, h], -1))
+        h, c = _lstm(gates, c)
+        after = {"h0": h, "c0": c}
+        for i, layer in enumerate(self.upper, 1):
+            below = F.dropout(h, self.settings.dropout, self.training)
+            gates = layer(torch.cat([below, own[f"h{i}"]], -1))
+            after[f"h{i}"], after[f"c{i}"] = _lstm(gates, own[f"c{i}"])
+            h = after[f"h{i}"] + below  # residual; the recurrence itself stays without it
+        return after, h, z, Glance(alpha, gate, place, chosen)
+
+    def words(self, word: Tensor, hidden: Tensor, z: Tensor) -> Tensor:
+        """Deep output: logits (..., V) from E y_{t-1}, h_t and z_t."""
+        parts = []
+        if self.settings.output_word:
+            parts.append(word)
+        if self.hidden_out is not None:
+            parts.append(self.hidden_out(hidden))
+        if self.context_out is not None:
+            parts.append(self.context_out(z))
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return self.output(F.dropout(total, self.settings.dropout, self.training))  # type: ignore[no-any-return]
+
+    # --- training: whole captions under teacher forcing -------------------------------------------
+
+    def forward(
+        self,
+        annotations: Tensor,  # (B, L, D)
+        inputs: Tensor,  # (B, K, C): start token and words
+        targets: Tensor,  # (B, K, C): words and end token
+        lengths: Tensor,  # (B, K): real targets of each caption; put the longest captions first
+        *,
+        chosen: Tensor | None = None,  # (B, K) bool: rows that look at a sampled place (hard attention)
+        generator: torch.Generator | None = None,  # of the samples
+        own_words: float = 0.0,  # scheduled sampling: chance that a step is fed the model's own last word
+    ) -> Reading:
+        shared, own = self.begin(annotations)
+        images, captions, longest = inputs.shape
+        own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
+        row = torch.arange(images * captions, device=inputs.device).view(images, captions)
+        word = self._enter(inputs) if own_words == 0 else None
+        parts: dict[str, list[Tensor]] = {}
+        said: Tensor | None = None
+        for t in range(longest):
+            alive = lengths > t
+            k = int(alive.any(0).nonzero().max()) + 1  # captions after the k-th have all ended
+            live = alive[:, :k].flatten().nonzero().squeeze(1)
+            own = {name: state[:, :k] for name, state in own.items()}
+            if word is not None:
+                now = word[:, :k, t]
+            else:
+                now = self._enter(self._feed(inputs[:, :k, t], said, own_words, generator))
+            noise = None
+            if chosen is not None:
+                places = torch.Size((images, k, annotations.shape[1]))
+                noise = attention.gumbel(places, generator, annotations)
+            own, hidden, z, glance = self.advance(
+                shared, own, self.from_word(now), noise, None if chosen is None else chosen[:, :k]
+            )
+            if word is None:
+                with torch.no_grad():
+                    said = self.words(now, hidden, z).softmax(-1)
+            seen = {"word": now, "hidden": hidden, "z": z, "alpha": glance.alpha, "row": row[:, :k]}
+            seen |= {"targets": targets[:, :k, t], "time": torch.full_like(row[:, :k], t)}
+            if glance.place is not None and chosen is not None:
+                seen |= {"place": glance.place, "chosen": chosen[:, :k]}
+            for name, value in seen.items():
+                parts.setdefault(name, []).append(value.flatten(0, 1)[live])
+        real = {name: torch.cat(values) for name, values in parts.items()}
+        logits = self.words(real["word"], real["hidden"], real["z"])
+        return Reading(
+            *(logits, real["targets"], real["row"], real["time"], real["alpha"]),
+            *(real.get("place"), real.get("chosen")),
+        )
+
+    def _enter(self, words: Tensor) -> Tensor:
+        return F.dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
+
+    @staticmethod
+    def _feed(true: Tensor, said: Tensor | None, chance: float, generator: torch.Generator | None) -> Tensor:
+        """The true last words, some of them replaced by what the model would have said."""
+        if said is None:
+            return true
+        said = said[:, : true.shape[1]]
+        drawn = torch.multinomial(said.flatten(0, 1), 1, generator=generator).view_as(true)
+        coin = torch.rand(true.shape, generator=generator, device=true.device) < chance
+        return torch.where(coin, drawn, true)
+
+
+def _lstm(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """h_t, c_t from the four gates' sums (input, forget, candidate, output) and c_{t-1}."""
+    i, f, g, o = gates.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c

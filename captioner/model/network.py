@@ -1,0 +1,49 @@
+"""Encoder and decoder as one module, and its weights on disk."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from captioner.errors import CaptionerError
+from captioner.model.decoder import Decoder
+from captioner.model.encoder import Encoder, flatten
+from captioner.model.settings import EncoderSettings, ModelSettings
+
+
+class Network(nn.Module):
+    """Show, Attend and Tell: pixels or cached grids in, annotations for the decoder out."""
+
+    def __init__(
+        self, encoder: EncoderSettings, model: ModelSettings, vocabulary_size: int, *, load: bool = True
+    ) -> None:
+        """`load=False` leaves the encoder's weights random, for a caller who loads all weights right after."""
+        super().__init__()
+        self.encoder = Encoder(encoder, load=load)
+        self.decoder = Decoder(model, self.encoder.size, vocabulary_size)
+
+    def annotations(self, grid: Tensor) -> Tensor:
+        """Annotations (B, L, D) of what the feature cache holds."""
+        return flatten(self.encoder.tail(grid))[0]
+
+    def encode(self, pixels: Tensor) -> Tensor:
+        """Annotations (B, L, D) of pixels (B, S, S, 3)."""
+        return flatten(self.encoder.tail(self.encoder.trunk(pixels)))[0]
+
+
+def load_weights(network: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """All tensors of a saved network, or an error that says which don't fit."""
+    own = network.state_dict()
+    problems = [f"{k} is missing" for k in own if k not in state]
+    problems += [f"{k} is not part of this model" for k in state if k not in own]
+    problems += [
+        f"{k} is {tuple(state[k].shape)}, needed {tuple(v.shape)}"
+        for k, v in own.items()
+        if k in state and state[k].shape != v.shape
+    ]
+    if problems:
+        more = f" … and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CaptionerError(f"{source} does not fit the model: {'; '.join(problems[:5])}{more}")
+    network.load_state_dict(
+        {k: v.to(torch.float32) if v.is_floating_point() else v for k, v in state.items()}
+    )

@@ -1,0 +1,247 @@
+"""Configs: YAML validated by pydantic models whose fields carry their documentation, `--set a.b=c` on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from captioner.errors import UsageError, nearest
+from captioner.model.settings import EncoderSettings, ModelSettings, Settings
+
+
+class SourceSettings(Settings):
+    """One file or folder of captions with its images."""
+
+    captions: Path = Field(description="Captions file or folder, relative to `data.root`.")
+    images: Path | None = Field(None, description="Folder of the images; absent: beside the captions.")
+    format: str | None = Field(None, description="Reader; absent: seen from the content.")
+    split: str | None = Field(None, description="Take this split only; absent: all of the source.")
+    restval: bool = Field(False, description="Karpathy's `restval` counts as `train`.")
+
+
+class DataSettings(Settings):
+    """Where captions and images are, and which words are learnt."""
+
+    root: Path = Field(Path("data"), description="Paths below are relative to it; `~` is expanded.")
+    train: tuple[SourceSettings, ...] = Field(description="Sources of the training split, combined.")
+    val: tuple[SourceSettings, ...] = Field(description="Sources of the validation split.")
+    minimum_count: int = Field(
+        5, ge=1, description="A word is learnt when the training captions hold it this often."
+    )
+    maximum_length: int = Field(20, ge=2, description="Longer training captions are cut after so many words.")
+    allow_missing: bool = Field(False, description="Go on without images that are listed but missing.")
+
+
+class FeatureSettings(Settings):
+    """The cache of the trunk's outputs."""
+
+    folder: Path = Field(Path("cache"), description="Where caches are kept, one folder an encoder.")
+    flip: bool = Field(False, description="Cache the mirror image as a second view and train on both.")
+    batch: int = Field(16, ge=1, description="Images encoded at a time.")
+    shard: int = Field(1024, ge=1, description="Images a shard; what an interruption can lose.")
+
+
+class OptimizerSettings(Settings):
+    name: Literal["adam", "adamw", "rmsprop"] = "adamw"
+    learning_rate: float = Field(5e-4, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = Field((0.9, 0.98), description="Of Adam and AdamW.")
+    clip: float | None = Field(1.0, gt=0, description="Largest norm of the gradient; absent: no clipping.")
+
+
+class ScheduleSettings(Settings):
+    name: Literal["constant", "cosine", "plateau"] = "cosine"
+    warmup: int = Field(500, ge=0, description="Steps of linear warm-up.")
+    floor: float = Field(0.05, ge=0, le=1, description="Cosine ends at this share of the learning rate.")
+    factor: float = Field(0.5, gt=0, lt=1, description="Plateau multiplies the rate by this.")
+    patience: int = Field(
+        1, ge=0, description="Plateau waits for so many validations without a better score."
+    )
+
+
+class ScheduledSamplingSettings(Settings):
+    """Feed the model its own last word with a probability that grows epoch by epoch (Bengio et al. 2015)."""
+
+    start_epoch: int = Field(0, ge=0)
+    increase: float = Field(0.0, ge=0, le=1, description="Added each epoch from `start_epoch` on.")
+    maximum: float = Field(0.25, ge=0, le=1)
+
+
+class HardSettings(Settings):
+    """The objective of hard attention; see captioner.model.objective for the reductions."""
+
+    reward: float = Field(1.0, ge=0, description="lambda_r: weight of the score-function term.")
+    entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")
+    baseline: float = Field(0.9, ge=0, lt=1, description="Decay of the moving-average baseline.")
+    expected: float = Field(
+        0.5, ge=0, le=1, description="Share of rows that use the expectation in place of a sample."
+    )
+
+
+class TuneSettings(Settings):
+    """Fine-tuning of the encoder's tail."""
+
+    start_epoch: int = Field(0, ge=0, description="The tail is frozen before.")
+    learning_rate: float = Field(0.2, gt=0, description="As a multiple of the decoder's.")
+    from_stage: str | None = Field(None, description="First stage that learns; absent: the whole tail.")
+
+
+class SelfCriticalSettings(Settings):
+    """Self-critical sequence training (Rennie et al. 2017): sampled captions, CIDEr-D as the reward."""
+
+    start_epoch: int = Field(ge=0, description="Cross-entropy before, self-critical from this epoch on.")
+    samples: int = Field(5, ge=1, description="Sampled captions an image.")
+    baseline: Literal["greedy", "leave_one_out"] = Field(
+        "leave_one_out",
+        description="What a reward is compared with: the greedy caption, or the image's other samples.",
+    )
+    learning_rate: float = Field(
+        5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up."
+    )
+    temperature: float = Field(1.0, gt=0)
+    maximum_length: int = Field(18, ge=2)
+
+    @model_validator(mode="after")
+    def _has_others(self) -> SelfCriticalSettings:
+        if self.baseline == "leave_one_out" and self.samples < 2:
+            raise ValueError("the leave_one_out baseline needs samples >= 2")
+        return self
+
+
+class ValidationSettings(Settings):
+    """Free-running: captions are generated and scored against raw references."""
+
+    every: int = Field(1, ge=1, description="Epochs between validations.")
+    images: int | None = Field(1000, ge=1, description="Validate on the first so many; absent: all.")
+    beam: int = Field(3, ge=1)
+    length_power: float = Field(
+        0.7, ge=0, description="Length normalisation of the beam: score / length^power."
+    )
+    maximum_length: int = Field(20, ge=2)
+    batch: int = Field(32, ge=1)
+    score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")
+    patience: int | None = Field(
+        None, ge=1, description="Stop after so many validations without a better score."
+    )
+    samples: int = Field(4, ge=0, description="Captions logged with their attention each time.")
+
+
+class TrainingSettings(Settings):
+    """The loop."""
+
+    epochs: int = Field(10, ge=1)
+    images: int = Field(32, ge=1, description="B: images a step (over all processes).")
+    captions: int = Field(5, ge=1, description="K: captions of each image a step, sampled anew each epoch.")
+    accumulate: int = Field(1, ge=1, description="Steps whose gradients are added before the weights move.")
+    limit: int | None = Field(None, ge=1, description="Train on the first so many images only.")
+    optimizer: OptimizerSettings = Field(default_factory=lambda: OptimizerSettings())
+    schedule: ScheduleSettings = Field(default_factory=lambda: ScheduleSettings())
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    doubly_stochastic: float = Field(1.0, ge=0, description="lambda of the doubly stochastic regulariser.")
+    scheduled_sampling: ScheduledSamplingSettings = Field(default_factory=lambda: ScheduledSamplingSettings())
+    hard: HardSettings = Field(default_factory=lambda: HardSettings())
+    tune: TuneSettings = Field(default_factory=lambda: TuneSettings())
+    scst: SelfCriticalSettings | None = Field(None, description="The self-critical stage; absent: none.")
+    ema: float | None = Field(
+        None, gt=0, lt=1, description="Decay of the moving average of the weights; absent: none."
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = Field("float32", description="Autocast type.")
+    compile: bool = Field(False, description="torch.compile the decoder.")
+    start_from: Path | None = Field(None, description="Weights of a run or bundle to begin with.")
+    checkpoint_every: int = Field(500, ge=1, description="Steps between checkpoints.")
+    augment: bool = Field(True, description="Fine-tuning from pixels: random crops and mirror images.")
+    threads: int | None = Field(None, ge=1, description="torch's threads; absent: its default.")
+    validation: ValidationSettings = Field(default_factory=lambda: ValidationSettings())
+
+
+class Config(Settings):
+    """Everything that decides a training run."""
+
+    name: str = Field("captioner", pattern=r"^[\w.-]+$")
+    seed: int = 0
+    data: DataSettings
+    encoder: EncoderSettings = Field(default_factory=lambda: EncoderSettings())
+    features: FeatureSettings = Field(default_factory=lambda: FeatureSettings())
+    model: ModelSettings = Field(default_factory=lambda: ModelSettings())
+    training: TrainingSettings = Field(default_factory=lambda: TrainingSettings())
+
+    def path(self, relative: Path) -> Path:
+        """A path of the data section, below `data.root` unless absolute."""
+        return self.data.root.expanduser() / relative.expanduser()
+
+
+def load(path: Path, changes: Sequence[str] = ()) -> Config:
+    """A config file with `a.b=c` changes on top."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"--config: no such file: {path}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} holds no settings; see configs/default.yaml")
+    for change in changes:
+        _apply(raw, change)
+    return parse(raw, str(path))
+
+
+def parse(raw: dict[str, Any], where: str) -> Config:
+    """Validated settings; every mistake is named with its key, the nearest key or what is allowed."""
+    try:
+        return Config.model_validate(raw)
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise UsageError(f"{where}: " + "; ".join(lines)) from None
+
+
+def dump(config: Config) -> str:
+    """The resolved config as YAML, every default spelt out."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _apply(raw: dict[str, Any], change: str) -> None:
+    key, equals, value = change.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes key=value, such as training.epochs=3, not {change!r}")
+    *parents, last = key.split(".")
+    place: Any = raw
+    for part in parents:
+        place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+        if not isinstance(place, (dict, list)):
+            raise UsageError(f"--set {change}: {part!r} is a value, not a section")
+    if isinstance(place, list):
+        place[int(last)] = yaml.safe_load(value)
+    else:
+        place[last] = yaml.safe_load(value)
+
+
+def _explain(problem: Any) -> str:
+    place = [str(part) for part in problem["loc"]]
+    key = ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        known = _keys(place[:-1])
+        close = nearest(place[-1], known)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return f"unknown key {key!r}.{hint} Known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key or 'config'}: {message[0].lower() + message[1:]}, got {problem.get('input')!r}"
+
+
+def _keys(place: list[str]) -> list[str]:
+    """The known keys of a section, by its path."""
+    section: Any = Config
+    for part in place:
+        if part.isdigit():
+            continue
+        annotation = section.model_fields[part].annotation
+        while not (isinstance(annotation, type) and issubclass(annotation, Settings)):
+            annotation = next(a for a in annotation.__args__ if a is not type(None) and a is not Ellipsis)
+        section = annotation
+    return list(section.model_fields)

@@ -1,0 +1,233 @@
+"""The feature cache: every image goes through the frozen trunk once, into float16 memory-mapped shards.
+
+A cache folder holds `cache.json` (what made it) and pairs `NNNNN.npy` + `NNNNN.json` (rows and whose they
+are). A shard counts once its json is there, and that is renamed into place last: an interruption loses at
+most the shard in hand, and a cache can grow by further images at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from captioner import images
+from captioner.errors import CaptionerError
+from captioner.model.encoder import Encoder
+
+Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What decides the cached numbers; a cache of another maker is refused with what differs."""
+
+    encoder: str
+    fingerprint: str  # of the trunk's stages and weights
+    size: int
+    transform: str
+    flip: bool
+    shape: tuple[int, int, int]  # channels, rows, cols
+
+    @classmethod
+    def of(cls, encoder: Encoder, *, flip: bool) -> Maker:
+        return cls(
+            encoder.settings.name,
+            encoder.fingerprint(),
+            encoder.settings.size,
+            images.TRANSFORM,
+            flip,
+            encoder.cached_shape(),
+        )
+
+
+def key(path: Path) -> str:
+    """How an image is known to the cache: folder, name and size in bytes, so that a changed file is seen."""
+    return f"{path.parent.name}/{path.name}:{path.stat().st_size}"
+
+
+class Features:
+    """A cache opened for reading: rows of images by key."""
+
+    def __init__(self, folder: Path, maker: Maker) -> None:
+        self.folder = folder
+        self.maker = maker
+        _check_maker(folder, maker)
+        self.shards: list[NDArray[np.float16]] = []
+        self.rows: dict[str, tuple[int, int]] = {}
+        for listing in sorted(folder.glob("[0-9]*.json")):
+            keys = json.loads(listing.read_text(encoding="utf-8"))
+            shard = np.load(listing.with_suffix(".npy"), mmap_mode="r")
+            expected = (len(keys), 1 + maker.flip, *maker.shape)
+            if shard.shape != expected or shard.dtype != np.float16:
+                raise CaptionerError(
+                    f"{listing.with_suffix('.npy')} is damaged: {shard.shape}, expected {expected}"
+                )
+            self.rows.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
+            self.shards.append(shard)
+
+    def missing(self, keys: Sequence[str]) -> list[str]:
+        return [name for name in keys if name not in self.rows]
+
+    def locate(self, keys: Sequence[str]) -> NDArray[np.int32]:
+        """Shard and row of every key, (N, 2); an incomplete cache is an error."""
+        missing = self.missing(keys)
+        if missing:
+            raise CaptionerError(
+                f"the feature cache {self.folder} is not whole: {len(missing)} of {len(keys)} images are missing, "
+                f"the first is {missing[0]}; run `captioner features` with the same config"
+            )
+        return np.array([self.rows[name] for name in keys], np.int32).reshape(-1, 2)
+
+    def read(self, places: NDArray[np.int32], views: NDArray[np.int64] | None = None) -> torch.Tensor:
+        """Rows (B, C, rows, cols) as float32; `views` 1 is the mirror image."""
+        batch = np.empty((len(places), *self.maker.shape), np.float16)
+        for i, (shard, row) in enumerate(places):
+            batch[i] = self.shards[shard][row, 0 if views is None else views[i]]
+        return torch.from_numpy(batch).float()
+
+
+def cache_folder(root: Path, maker: Maker) -> Path:
+    """Where a maker's cache lives: one folder an encoder, weights, cut and size."""
+    flip = "-flip" if maker.flip else ""
+    return root.expanduser() / f"{maker.encoder}-{maker.size}{flip}-{maker.fingerprint[:8]}"
+
+
+def build(
+    folder: Path,
+    maker: Maker,
+    encoder: Encoder,
+    paths: Sequence[Path],
+    *,
+    batch: int = 16,
+    shard: int = 1024,
+    device: str = "cpu",
+    threads: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Features:
+    """Encode what is not yet in the cache, and open it. Goes on where an interrupted run was."""
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = folder / "cache.json"
+    if manifest.exists():
+        _check_maker(folder, maker)
+    else:
+        write_atomically(manifest, json.dumps(asdict(maker), indent=1).encode())
+    wanted = {key(path): path for path in paths}
+    have = Features(folder, maker)
+    todo = [(name, path) for name, path in wanted.items() if name not in have.rows]
+    if not todo:
+        return have
+    number = len(have.shards)
+    encode = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
+    done, total = len(wanted) - len(todo), len(wanted)
+    progress(done, total)
+    with ThreadPoolExecutor(2) as pool:
+        for start in range(0, len(todo), shard):
+            chunk = todo[start : start + shard]
+            rows = np.empty((len(chunk), 1 + maker.flip, *maker.shape), np.float16)
+            filled = 0
+            for pixels in _pixel_batches(pool, [path for _, path in chunk], maker.size, batch):
+                rows[filled : filled + len(pixels), 0] = encode(pixels)
+                if maker.flip:
+                    rows[filled : filled + len(pixels), 1] = encode(np.ascontiguousarray(pixels[:, :, ::-1]))
+                filled += len(pixels)
+                progress(done + filled, total)
+            _write_shard(folder, number, rows, [name for name, _ in chunk])
+            number += 1
+            done += len(chunk)
+    return Features(folder, maker)
+
+
+def _pixel_batches(
+    pool: ThreadPoolExecutor, paths: Sequence[Path], size: int, batch: int
+) -> Iterator[NDArray[np.uint8]]:
+    """Decoded pictures in order, a few batches ahead of the encoder."""
+    waiting = iter(paths)
+    ahead = [pool.submit(images.load, path, size) for path in islice(waiting, 4 * batch)]
+    while ahead:
+        now, ahead = ahead[:batch], ahead[batch:]
+        pixels = np.stack([future.result()[1] for future in now])
+        ahead += [pool.submit(images.load, path, size) for path in islice(waiting, len(now))]
+        yield pixels
+
+
+def _encode_on_cpu(encoder: Encoder, threads: int | None) -> Encode:
+    """The trunk through onnxruntime, which runs convolutions on a CPU about twice as fast as torch."""
+    import tempfile
+
+    import onnxruntime as ort
+
+    from captioner.model.export import export_trunk
+
+    options = ort.SessionOptions()
+    if threads:
+        options.intra_op_num_threads = threads
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trunk.onnx"
+        export_trunk(encoder, path)
+        run = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def encode(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        grid: NDArray[np.float32] = run.run(["grid"], {"pixels": pixels})[0]
+        return grid
+
+    return encode
+
+
+def _encode_on(encoder: Encoder, device: str) -> Encode:
+    encoder = encoder.to(device)
+
+    @torch.inference_mode()
+    def encode(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        grid: NDArray[np.float32] = encoder.trunk(torch.from_numpy(pixels).to(device)).float().cpu().numpy()
+        return grid
+
+    return encode
+
+
+def _check_maker(folder: Path, maker: Maker) -> None:
+    manifest = folder / "cache.json"
+    if not manifest.is_file():
+        raise CaptionerError(
+            f"{folder} is not a feature cache: it has no cache.json; run `captioner features`"
+        )
+    try:
+        found: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CaptionerError(
+            f"{manifest} is damaged ({error}); remove {folder} and run `captioner features`"
+        ) from None
+    expected = json.loads(json.dumps(asdict(maker)))
+    differing = [f"{k}: {found.get(k)!r}, needed {v!r}" for k, v in expected.items() if found.get(k) != v]
+    if differing:
+        raise CaptionerError(f"the feature cache {folder} was made otherwise: {'; '.join(differing)}")
+
+
+def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: list[str]) -> None:
+    final = folder / f"{number:05d}.npy"
+    part = folder / f"{number:05d}.npy.part"
+    with part.open("wb") as file:
+        np.save(file, rows)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(final)
+    write_atomically(final.with_suffix(".json"), json.dumps(keys, ensure_ascii=False).encode())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All or nothing: a temporary name, synced, renamed."""
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
