@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageEnhance
+from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
@@ -44,8 +44,10 @@ def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
 
 def mute(image: Image.Image) -> Image.Image:
     """The picture in grey of middling contrast, so that colour tells attention and nothing else."""
-    grey = ImageEnhance.Color(image).enhance(0.0)
-    return Image.blend(grey, Image.new("RGB", image.size, (140, 140, 140)), 0.15)
+    return image.convert("L").point(_MUTED).convert("RGB")
+
+
+_MUTED = [round(0.85 * grey + 0.15 * 140) for grey in range(256)]
 
 
 def paint(muted: Image.Image, word: Word, top: float, style: Style) -> Image.Image:
@@ -57,9 +59,7 @@ def paint(muted: Image.Image, word: Word, top: float, style: Style) -> Image.Ima
     for first, strip in geometry.strips(word.alpha, width, height, blocks=style.blocks):
         levels = np.clip(strip * np.float32(255 / top) + 0.5, 0, 255).astype(np.uint8)
         heat.paste(Image.fromarray(levels), (0, first))
-    cover = heat.point(_cover(style.opacity), "L")
-    heat.putpalette(colours.ramp().tobytes())  # which makes it a picture of mode P
-    painted = Image.composite(heat.convert("RGB"), muted, cover)
+    painted = _laid_over(muted, heat, style.opacity)
     if word.place is not None:
         mark(painted, word.place, word.alpha.shape[0], word.alpha.shape[1])
     return painted
@@ -69,9 +69,24 @@ def legend(width: int, height: int, style: Style) -> Image.Image:
     """The ramp from left to right, as it looks over a middling grey."""
     levels = np.linspace(0, 255, width).astype(np.uint8)
     heat = Image.fromarray(np.repeat(levels[None], height, axis=0))
-    cover = heat.point(_cover(style.opacity), "L")
-    heat.putpalette(colours.ramp().tobytes())
-    return Image.composite(heat.convert("RGB"), Image.new("RGB", (width, height), (140, 140, 140)), cover)
+    return _laid_over(Image.new("RGB", (width, height), (140, 140, 140)), heat, style.opacity)
+
+
+def palette(style: Style, levels: int, greys: int) -> list[tuple[int, int, int]]:
+    """The colours that painted pictures are made of: so many levels of attention over so many greys."""
+    over = np.linspace(_MUTED[0], _MUTED[255], greys).astype(np.uint8)
+    muted = Image.fromarray(np.repeat(over[:, None], levels, axis=1)).convert("RGB")
+    heat = Image.fromarray(np.repeat(np.linspace(0, 255, levels).astype(np.uint8)[None], greys, axis=0))
+    painted = np.asarray(_laid_over(muted, heat, style.opacity)).reshape(-1, 3)
+    return [(int(r), int(g), int(b)) for r, g, b in painted]
+
+
+def _laid_over(muted: Image.Image, heat: Image.Image, opacity: float) -> Image.Image:
+    """Levels of attention (a picture of mode L) in the ramp's colours over a picture."""
+    cover = heat.point(_cover(opacity))
+    coloured = heat.copy()
+    coloured.putpalette(colours.ramp().tobytes())  # which makes it a picture of mode P
+    return Image.composite(coloured.convert("RGB"), muted, cover)
 
 
 def _cover(opacity: float) -> list[int]:
@@ -83,7 +98,7 @@ def _cover(opacity: float) -> list[int]:
 def mark(image: Image.Image, place: tuple[int, int], rows: int, cols: int) -> None:
     """Outline a cell in black on white, which shows on every colour of the ramp."""
     width, height = image.size
-    thick = max(1, round(min(width, height) / 120))
+    thick = max(1, round(min(width, height) / 160))
     left, top, right, bottom = (
         round(place[1] * width / cols),
         round(place[0] * height / rows),

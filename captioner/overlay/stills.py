@@ -1,0 +1,51 @@
+"""One picture a word at the full resolution of the original, with what is known of the word in the file."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from PIL import Image, PngImagePlugin
+
+from captioner.caption import Caption, Word
+from captioner.overlay import heat
+from captioner.overlay.heat import Style
+
+
+def words(caption: Caption, style: Style | None = None) -> Iterator[Image.Image]:
+    """The picture with the map of each word in turn, as large as the original."""
+    style = style or Style()
+    muted = heat.mute(heat.upright(caption.picture))
+    top = heat.top_of_scale(caption)
+    for word in caption.words:
+        yield heat.paint(muted, word, top, style)
+
+
+def words_png(caption: Caption, style: Style | None = None) -> Iterator[tuple[str, bytes]]:
+    """Name and content of a PNG file a word."""
+    for number, (word, image) in enumerate(zip(caption.words, words(caption, style), strict=True), 1):
+        buffer = io.BytesIO()
+        # The weakest compression: these are large, and the strongest saves a tenth for eight times the time.
+        image.save(buffer, "PNG", compress_level=1, pnginfo=_note(caption, word, number))
+        yield f"{number:02d}-{spelled(word.text)}.png", buffer.getvalue()
+
+
+def spelled(text: str) -> str:
+    """A word as a part of a file name: letters, digits and hyphens."""
+    kept = re.sub(r"[^\w]+", "-", unicodedata.normalize("NFC", text)).strip("-_")
+    return kept[:40] or "word"
+
+
+def _note(caption: Caption, word: Word, number: int) -> PngImagePlugin.PngInfo:
+    note = PngImagePlugin.PngInfo()
+    for key, value in (
+        ("Title", f"{caption.text} [word {number}: {word.text}]"),
+        ("word", word.text),
+        ("probability", f"{word.probability:.6f}"),
+        ("gate", f"{word.gate:.6f}"),
+        ("entropy", f"{word.entropy:.6f}"),
+    ):
+        note.add_itxt(key, value)
+    return note
