@@ -48,6 +48,18 @@ class Step:
     place: NDArray[np.int64] | None = None  # (B, K): the cell a hard model chose, where it chose one
 
 
+def gumbel_noise(seed: int, keys: NDArray[np.uint32], time: int, hypotheses: int, cells: int) -> NDArray[np.float32]:
+    """Noise (B, K, L) that makes argmax(log alpha + noise) a draw from alpha.
+
+    It depends on the seed, the picture and the step alone, so that both backends draw the same places.
+    """
+    draws = [
+        np.random.default_rng((seed, int(key), time)).gumbel(size=(hypotheses, cells)).astype(np.float32)
+        for key in keys
+    ]
+    return np.stack(draws) if draws else np.zeros((0, hypotheses, cells), np.float32)
+
+
 class Backend(Protocol):
     """A model ready to run."""
 

@@ -1,0 +1,204 @@
+"""The bundle: a folder that holds a model ready to run, and the rules that make it safe to load.
+
+    weights/NAME/manifest.json       what the model is; size and sha256 of every other file
+                 encoder.onnx        pixels -> annotations (or the encoder of a bundle beside this one)
+                 begin.onnx          annotations -> the state before the first word
+                 decoder.onnx        one word more
+                 vocabulary.json
+                 model.safetensors   the same weights for torch, to go on training (may be left out)
+                 README.md           the model card
+
+Loading checks all of it and executes nothing. What the graphs take and give is in `captioner.runtime`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from captioner.errors import CaptionerError, UsageError, unknown
+from captioner.manifest import FORMAT, FileRecord, Manifest, sibling
+from captioner.text import Vocabulary
+
+MANIFEST, VOCABULARY = "manifest.json", "vocabulary.json"
+BEGIN, DECODER, WEIGHTS, CARD = "begin.onnx", "decoder.onnx", "model.safetensors", "README.md"
+MANIFEST_LIMIT = 10_000_000  # bytes; nothing that large is a manifest
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose files have been verified."""
+
+    folder: Path
+    manifest: Manifest
+    vocabulary: Vocabulary
+
+    def path(self, name: str) -> Path:
+        """A file that the manifest lists."""
+        if name not in self.manifest.files:
+            raise CaptionerError(f"{self.folder}: the bundle has no {name}")
+        return self.folder / name
+
+    @property
+    def encoder(self) -> Path:
+        return self.path(self.manifest.encoder.file)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, a shared encoder included."""
+        return sum(record.size for record in self.manifest.files.values())
+
+
+def load(folder: Path) -> Bundle:
+    """Read a bundle and verify every file of it."""
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    for name, record in manifest.files.items():
+        _verify(folder, name, record)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    return Bundle(folder, manifest, vocabulary)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest alone, with the names it must list; the files themselves are not looked at."""
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise CaptionerError(f"{folder}: no such folder")
+    if not path.is_file():
+        raise CaptionerError(f"{folder}: not a bundle, for it has no {MANIFEST}")
+    if path.stat().st_size > MANIFEST_LIMIT:
+        raise CaptionerError(f"{path}: too large for a manifest")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CaptionerError(f"{path}: not JSON ({error})") from None
+    manifest = Manifest.from_json(values, str(path))
+    for name in (manifest.encoder.file, BEGIN, DECODER, VOCABULARY):
+        if name not in manifest.files:
+            raise CaptionerError(f"{path}: the manifest lists no {name}")
+    return manifest
+
+
+def _verify(folder: Path, name: str, record: FileRecord) -> None:
+    path = folder / name
+    home = folder.resolve()
+    if sibling(name) is not None:
+        home = home.parent / str(sibling(name))
+        path = home / Path(name).name
+        if not (home / MANIFEST).is_file():
+            raise CaptionerError(
+                f"{folder}: its encoder is in the bundle {home.name!r}, which is not beside it; put that one there too"
+            )
+    if not path.is_file():
+        raise CaptionerError(f"{folder}: {name} is missing; the bundle is not complete")
+    if path.resolve().parent != home.resolve():
+        raise CaptionerError(f"{folder}: {name} is a link out of the bundle, which is not followed")
+    size = path.stat().st_size
+    if size != record.size:
+        raise CaptionerError(
+            f"{folder}: {name} has {size:,} bytes where the manifest says {record.size:,}; "
+            "the file is damaged or from another bundle"
+        )
+    if _sha256(path) != record.sha256:
+        raise CaptionerError(
+            f"{folder}: the checksum of {name} is not the manifest's; the file is damaged or was changed"
+        )
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write(folder: Path, files: Mapping[str, Path | bytes], manifest: Manifest, vocabulary: Vocabulary) -> Bundle:
+    """Write a bundle in one go: it appears whole or not at all, and takes an older bundle's place.
+
+    `files` are what goes in beside the manifest and the vocabulary; sizes and checksums are filled in here.
+    """
+    folder = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve would follow a link to another place)
+    if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder}: exists and is not a bundle; give another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
+    stale = folder.parent / f".{folder.name}.{os.getpid()}.old"
+    fresh.mkdir()
+    try:
+        for name, content in files.items():
+            if isinstance(content, bytes):
+                (fresh / name).write_bytes(content)
+            else:
+                shutil.copyfile(content, fresh / name)
+        vocabulary.save(fresh / VOCABULARY)
+        records = {path.name: _record(path) for path in sorted(fresh.iterdir())}
+        if sibling(manifest.encoder.file) is not None:
+            records[manifest.encoder.file] = _record(folder / manifest.encoder.file)
+        whole = replace(manifest, files=records)
+        (fresh / MANIFEST).write_text(
+            json.dumps(whole.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        )
+        for path in fresh.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        load(fresh)
+        if folder.exists():
+            folder.rename(stale)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(stale, ignore_errors=True)
+    return Bundle(folder, whole, vocabulary)
+
+
+def _record(path: Path) -> FileRecord:
+    if not path.is_file():
+        raise CaptionerError(f"{path}: missing, though the bundle shall hold it")
+    return FileRecord(path.stat().st_size, _sha256(path))
+
+
+def shelves() -> list[Path]:
+    """The folders in which a model's name is looked up, in order."""
+    package = Path(__file__).resolve().parent
+    named = [Path(part) for part in os.environ.get("CAPTIONER_WEIGHTS", "").split(os.pathsep) if part]
+    return [*named, package / "weights", package.parent / "weights"]
+
+
+def at_hand() -> Iterator[tuple[str, Path]]:
+    """Names and folders of the bundles on all shelves; a name on two shelves is the first one's."""
+    seen = set()
+    for shelf in shelves():
+        for folder in sorted(shelf.iterdir()) if shelf.is_dir() else []:
+            if (folder / MANIFEST).is_file() and not folder.name.startswith(".") and folder.name not in seen:
+                seen.add(folder.name)
+                yield folder.name, folder
+
+
+def find(name: str | Path) -> Path:
+    """The folder of a model, by its name or its path."""
+    path = Path(name).expanduser()
+    if path.name != str(name) or (path / MANIFEST).is_file():
+        if not path.is_dir():
+            raise UsageError(
+                f"{path}: no such folder; give a bundle's folder or a model's name (see `captioner models`)"
+            )
+        return path
+    names = dict(at_hand())
+    if str(name) in names:
+        return names[str(name)]
+    places = ", ".join(str(shelf) for shelf in shelves())
+    if not names:
+        raise UsageError(
+            f"unknown model {str(name)!r}: there is no model in any of {places}. "
+            "Set CAPTIONER_WEIGHTS to a folder of bundles or give a bundle's folder."
+        )
+    raise UsageError(f"{unknown('model', str(name), names)} Looked in {places}.")
+
+
+__all__ = ["FORMAT", "Bundle", "at_hand", "find", "load", "read_manifest", "shelves", "write"]

@@ -1,0 +1,142 @@
+"""OnnxBackend: a bundle under onnxruntime, the backend of the light install.
+
+The graphs, with B images, K hypotheses each, L = rows x cols places and V words:
+
+    encoder.onnx  pixels uint8 (B, S, S, 3) -> annotations (B, L, D)
+    begin.onnx    annotations -> shared.* (B, ...), own.* (B, 1, ...)
+    decoder.onnx  words int64 (B, K), shared.*, own.* (B, K, ...)
+                  -> log_probabilities (B, K, V), alpha (B, K, L), gate (B, K), own.* after the word
+                  A hard model also takes noise (B, K, L) and chosen (a scalar, 0 or 1): its context is the
+                  place argmax(log alpha + noise) where chosen is 1, and the expectation where it is 0; and it
+                  gives place int64 (B, K).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.backend import Annotations, Look, State, Step, gumbel_noise
+from captioner.bundle import BEGIN, DECODER, Bundle
+from captioner.errors import CaptionerError
+
+
+@dataclass(frozen=True)
+class OnnxState(State):
+    """The graphs' tensors, and what a hard model's draws need."""
+
+    look: Look
+    seed: int
+    keys: NDArray[np.uint32]  # (B,)
+    time: int = 0
+
+
+class OnnxBackend:
+    """A model ready to run on the CPU. Sessions may be used by several threads at once."""
+
+    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
+        manifest = bundle.manifest
+        self.vocabulary = bundle.vocabulary
+        self.image_size = manifest.encoder.image_size
+        self.rows, self.cols = manifest.encoder.rows, manifest.encoder.cols
+        self.hard = manifest.attention == "hard"
+        self.look: Look = manifest.decoding.look if self.hard else "expected"
+        self.threads = threads or processors()
+        self._encoder = _session(bundle.encoder, self.threads, ["pixels"], ["annotations"])
+        self._begin = _session(bundle.path(BEGIN), self.threads, ["annotations"], [])
+        told = ["log_probabilities", "alpha", "gate", *(["place"] if self.hard else [])]
+        asked = ["words", *(["noise", "chosen"] if self.hard else [])]
+        self._decoder = _session(bundle.path(DECODER), self.threads, asked, told)
+        self._begun = [output.name for output in self._begin.get_outputs()]
+        self._after = [output.name for output in self._decoder.get_outputs()]
+        needed = {i.name for i in self._decoder.get_inputs()} - set(asked)
+        passed = {name for name in self._after if name.startswith("own.")}
+        passed |= {name for name in self._begun if name.startswith("shared.")}
+        if needed != passed or not passed.issubset({*self._begun}):
+            raise CaptionerError(f"{bundle.folder}: {BEGIN} and {DECODER} don't pass on the same state")
+
+    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        keys = np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
+        (values,) = self._encoder.run(["annotations"], {"pixels": np.ascontiguousarray(pixels)})
+        return Annotations(values, self.rows, self.cols, keys)
+
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> OnnxState:
+        values = self._begin.run(self._begun, {"annotations": annotations.values})
+        shared, own = _parts(dict(zip(self._begun, values, strict=True)))
+        keys = annotations.keys
+        if keys is None:
+            keys = np.arange(len(annotations.values), dtype=np.uint32)
+        return OnnxState(shared, own, (look or self.look) if self.hard else "expected", seed, keys)
+
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        assert isinstance(state, OnnxState)
+        feeds: dict[str, Any] = {"words": words}
+        feeds.update((f"shared.{name}", value) for name, value in state.shared.items())
+        feeds.update((f"own.{name}", value) for name, value in state.own.items())
+        if self.hard:
+            images, hypotheses = words.shape
+            cells = self.rows * self.cols
+            feeds["chosen"] = np.array(state.look != "expected", np.float32)
+            if state.look == "sampled":
+                feeds["noise"] = gumbel_noise(state.seed, state.keys, state.time, hypotheses, cells)
+            else:
+                feeds["noise"] = np.zeros((images, hypotheses, cells), np.float32)
+        told = dict(zip(self._after, self._decoder.run(self._after, feeds), strict=True))
+        _, own = _parts(told)
+        return Step(
+            told["log_probabilities"],
+            replace(state, own=own, time=state.time + 1),
+            told["alpha"],
+            told["gate"],
+            told["place"] if state.look != "expected" else None,
+        )
+
+    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+        rows = np.arange(len(parents))[:, None]
+        return replace(state, own={name: value[rows, parents] for name, value in state.own.items()})
+
+    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+        assert isinstance(state, OnnxState)
+        return replace(
+            state,
+            shared={name: value[images] for name, value in state.shared.items()},
+            own={name: value[images] for name, value in state.own.items()},
+            keys=state.keys[images],
+        )
+
+
+def processors() -> int:
+    """How many processors this process may use, which in a container is fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _parts(tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The shared and the own tensors by their names without the prefix."""
+    shared = {name[7:]: value for name, value in tensors.items() if name.startswith("shared.")}
+    own = {name[4:]: value for name, value in tensors.items() if name.startswith("own.")}
+    return shared, own
+
+
+def _session(path: Path, threads: int, inputs: list[str], outputs: list[str]) -> Any:
+    """A graph ready to run, which takes and gives at least these tensors."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has an exception class for each of its status codes
+        raise CaptionerError(f"{path}: onnxruntime cannot load the graph ({error})") from None
+    lacking = set(inputs) - {i.name for i in session.get_inputs()}
+    lacking |= set(outputs) - {o.name for o in session.get_outputs()}
+    if lacking:
+        raise CaptionerError(f"{path}: the graph has no {', '.join(sorted(lacking))}; it is not a captioner's")
+    return session
