@@ -1,0 +1,141 @@
+"""The command group: quick help without torch, hints for wrong names, exit codes, errors in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import click
+import pytest
+
+from captioner import __version__, cli
+from captioner.errors import CaptionerError, UsageError
+
+HEAVY = {"torch", "torchvision", "onnxruntime", "numpy", "pydantic", "PIL", "nltk", "pycocotools", "rich"}
+
+
+def captioner(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "captioner", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "captioner", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "captioner.cli" in imported, "the import log was not read"
+    assert not HEAVY & {name.partition(".")[0] for name in imported}
+
+
+def test_help_lists_every_command_with_its_line() -> None:
+    shown = captioner("--help").stdout
+    for name, (_, line) in cli.COMMANDS.items():
+        assert any(row.split()[:1] == [name] for row in shown.splitlines()), name
+        assert line.split(":")[0].split(".")[0] in " ".join(shown.split())
+
+
+def test_version_is_the_package_version() -> None:
+    assert captioner("--version").stdout.strip().endswith(__version__)
+
+
+def test_a_misspelt_command_names_the_nearest_and_all_and_exits_2() -> None:
+    done = captioner("captoin")
+    assert done.returncode == 2
+    assert "Did you mean 'caption'?" in done.stderr
+    assert "evaluate" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_option_exits_2() -> None:
+    done = captioner("--no-such-option")
+    assert done.returncode == 2
+    assert "--no-such-option" in done.stderr
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A command whose `error` is raised when it runs."""
+    module = ModuleType("captioner.cli.failing")
+
+    @click.command()
+    def command() -> None:
+        raise module.error
+
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(cli.COMMANDS, "failing", (module.__name__, "Fails."))
+    yield module
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["captioner", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        cli.run()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (CaptionerError("three pictures could not be read"), 1),
+        (UsageError("no picture was given"), 2),
+        (click.exceptions.Abort(), 130),
+        (click.exceptions.Exit(1), 1),
+    ],
+)
+def test_exit_codes(failing: ModuleType, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    failing.error = error  # type: ignore[attr-defined]
+    assert run(monkeypatch, "failing") == code
+
+
+def test_an_error_is_one_sentence_on_standard_error(
+    failing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.error = CaptionerError("no model in weights/default")  # type: ignore[attr-defined]
+    run(monkeypatch, "failing")
+    shown = capsys.readouterr()
+    assert shown.err == "captioner: no model in weights/default\n"
+    assert shown.out == ""
+
+
+def test_debug_shows_the_traceback(failing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing.error = CaptionerError("no model in weights/default")  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "argv", ["captioner", "--debug", "failing"])
+    with pytest.raises(CaptionerError):
+        cli.run()
+
+
+def test_a_command_whose_package_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Missing:
+        """An import hook for a light install: torch isn't there."""
+
+        def find_spec(self, name: str, *rest: object) -> None:
+            if name == "captioner.cli.heavy":
+                raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    monkeypatch.setitem(cli.COMMANDS, "heavy", ("captioner.cli.heavy", "Needs torch."))
+    assert run(monkeypatch, "heavy") == 1
+    message = capsys.readouterr().err
+    assert "'torch'" in message
+    assert "pip install 'captioner[train]'" in message
+
+
+def test_a_reader_who_closed_the_pipe_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "captioner", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, shown = process.communicate(timeout=60)
+    assert (process.returncode, shown) == (0, "")
