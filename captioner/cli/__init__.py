@@ -77,10 +77,6 @@ def run() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # Whoever read our output has closed it: end quietly, and keep Python from complaining at exit.
-        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
-        sys.exit(0)
     except CaptionerError as error:
         if debug:
             raise
