@@ -1,0 +1,37 @@
+"""Where the model looked, drawn: a sheet, a picture a word, an animation, a page, or the bare numbers.
+
+    from captioner import Captioner, overlay
+
+    caption = Captioner.load()("photo.jpg")
+    overlay.sheet(caption).save("photo-overlay.png")
+    Path("photo.html").write_text(overlay.page(caption))
+
+Drawing needs Pillow and numpy alone.
+"""
+
+from __future__ import annotations
+
+from captioner.overlay.animations import animation, animation_of
+from captioner.overlay.heat import Style
+from captioner.overlay.pages import page, page_of
+from captioner.overlay.raw import arrays, arrays_npz
+from captioner.overlay.sheets import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
+from captioner.overlay.stills import words, words_png
+
+__all__ = [
+    "Style",
+    "animation",
+    "animation_of",
+    "arrays",
+    "arrays_npz",
+    "comparison",
+    "comparison_pdf",
+    "comparison_svg",
+    "page",
+    "page_of",
+    "sheet",
+    "sheet_pdf",
+    "sheet_svg",
+    "words",
+    "words_png",
+]

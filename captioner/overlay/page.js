@@ -15,7 +15,7 @@
     return {
       ...track, root, chosen: 0, buttons: [], muted: null,
       stage: find(".stage"), image: find("img"), canvas: find("canvas"), mark: find(".mark.place"),
-      here: find(".mark.here"), sentence: find(".sentence"), facts: find(".facts"), others: find(".others"),
+      here: find(".mark.here"), sentence: find(".sentence"), facts: find(".facts"), others: document.getElementById(`others-${i}`),
     };
   });
 
@@ -108,7 +108,7 @@
     element.hidden = false;
   }
 
-  const percent = (part) => `${Math.round(100 * part)} %`;
+  const percent = (part) => `${Math.round(100 * part)}\u00a0%`;
   const describe = (sentence, word) =>
     `probability ${word.p.toFixed(2)}, gate ${word.gate.toFixed(2)}, spread ${percent(word.spread)}, ` +
     `peak ${peak(sentence, word).toFixed(1)} times an even spread, ${word.where}`;
@@ -157,7 +157,7 @@
     if (perWord.checked) marks.push(tick("the word's peak", 1));
     else {
       if (high < 12) marks.push(tick("1", 1 / high));
-      marks.push(tick(`${high.toFixed(1)} × even`, 1));
+      marks.push(tick(`${high.toFixed(1)}\u00a0× even`, 1));
     }
     ticks.replaceChildren(...marks);
   }
@@ -188,7 +188,7 @@
       track.buttons[i].classList.toggle("lit", value >= 1);
     }
     const most = looked.filter(([value]) => value >= 1).sort((a, b) => b[0] - a[0]).slice(0, 4);
-    const list = most.map(([value, text]) => `${text} ${value.toFixed(1)} ×`).join(", ");
+    const list = most.map(([value, text]) => `${text} ${value.toFixed(1)}\u00a0×`).join(", ");
     track.facts.textContent = list ? `Looked here: ${list}` : "No word looked here more than elsewhere.";
     return track.facts.textContent;
   }
@@ -285,11 +285,11 @@
       list.append(item);
     });
     track.others.append(list);
-    track.others.hidden = false;
   }
 
   tracks.forEach((track, t) => {
     if (t > 0) track.image.src = tracks[0].image.src; // the picture is in the file once
+    track.stage.style.setProperty("--ratio", track.image.getAttribute("width") / track.image.getAttribute("height"));
     build(t);
     listOthers(t);
     const cellAt = (event) => {

@@ -46,14 +46,17 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
     if shrink < 1:
         size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
         image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-    script, looks = _part("page.js"), _part("page.css")
+    script, looks = part("page.js"), part("page.css")
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{_digest(script)}'; style-src '{_digest(looks)}'"
+        f"script-src '{digest(script)}'; style-src '{digest(looks)}'"
     )
     name = escape(first.picture.name if first.picture else "")
     title = escape(first.text or "(no words)")
+    if len(captions) > 1:
+        title = escape("Where they looked: " + ", ".join(model for model, _ in captions))
     tracks = "\n".join(_track(i, model, caption, image, len(captions)) for i, (model, caption) in enumerate(captions))
+    others = "\n".join(_others(i, model, caption) for i, (model, caption) in enumerate(captions))
     tables = "\n".join(_table(model, caption) for model, caption in captions)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -78,9 +81,9 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
 <span class="of-spread">spread: 0 is one place, full is the whole picture</span></div>
 <div class="controls" id="controls" hidden>
 <div class="steps">
-<button type="button" id="back" aria-label="Previous word">◀</button>
+<button type="button" id="back" aria-label="Previous word">←</button>
 <button type="button" id="play" aria-label="Play the sentence">▶ Play</button>
-<button type="button" id="next" aria-label="Next word">▶</button>
+<button type="button" id="next" aria-label="Next word">→</button>
 </div>
 <label>Opacity <input type="range" id="opacity" min="0" max="100" value="{round(100 * style.opacity)}"></label>
 <label><input type="checkbox" id="blocks"{" checked" if style.blocks else ""}> Blocks</label>
@@ -88,6 +91,9 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
 <div class="legend"><canvas id="legend" width="256" height="1" role="img"
  aria-label="Colours of attention, from dark blue for none to light yellow for most"></canvas>
 <div class="ticks" id="ticks"></div></div>
+</div>
+<div class="tracks">
+{others}
 </div>
 <div id="live" aria-live="polite" class="visually-hidden"></div>
 <details><summary>All words as a table</summary>
@@ -116,14 +122,21 @@ def _track(number: int, model: str, caption: Caption, image: Image.Image, count:
 </div>
 <div class="sentence" role="toolbar" aria-label="Words of the caption"></div>
 <p class="facts"></p>
-<div class="others" hidden><h2>Best sentences, by score</h2></div>
 </section>"""
+
+
+def _others(number: int, model: str, caption: Caption) -> str:
+    """Where page.js lists the sentences of an n-best list."""
+    if not caption.alternatives:
+        return f'<div id="others-{number}"></div>'
+    heading = f"{model}: best sentences, by score" if model else "Best sentences, by score"
+    return f'<section class="others" id="others-{number}"><h2>{escape(heading)}</h2></section>'
 
 
 def _table(model: str, caption: Caption) -> str:
     rows = "\n".join(
         f'<tr><th scope="row">{escape(word.text)}</th><td>{word.probability:.3f}</td><td>{word.gate:.2f}</td>'
-        f"<td>{100 * spread(word):.0f} %</td><td>{whereabouts(word)}</td></tr>"
+        f"<td>{100 * spread(word):.0f}&nbsp;%</td><td>{whereabouts(word)}</td></tr>"
         for word in caption.words
     )
     title = f"{model}: {caption.text}" if model else caption.text
@@ -198,10 +211,10 @@ def _finite(value: float) -> float:
 
 
 @lru_cache(maxsize=4)
-def _part(name: str) -> str:
+def part(name: str) -> str:
     return resources.files("captioner.overlay").joinpath(name).read_text(encoding="utf-8").strip()
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     """What the page's policy knows a script or style by."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

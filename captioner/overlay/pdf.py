@@ -44,9 +44,7 @@ class Pdf:
 
     def box(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
         bottom = self._height - y - height
-        self._drawing.append(
-            f"{_rgb(fill)} rg {x:.2f} {bottom:.2f} {width:.2f} {height:.2f} re f".encode("ascii")
-        )
+        self._drawing.append(f"{_rgb(fill)} rg {x:.2f} {bottom:.2f} {width:.2f} {height:.2f} re f".encode("ascii"))
 
     def picture(self, x: float, y: float, width: float, height: float, image: Image.Image) -> None:
         bottom = self._height - y - height

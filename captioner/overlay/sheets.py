@@ -197,9 +197,7 @@ def _header(captions: Named, room: float) -> list[_Line]:
 
 def _label(page: Canvas, x: float, y: float, width: float, word: Word) -> None:
     page.text(x, y + 22, lettering.shorten(word.text, 19, width), 19, INK)
-    for line, (name, value, colour) in enumerate(
-        (("p", word.probability, PROBABILITY), ("gate", word.gate, GATE))
-    ):
+    for line, (name, value, colour) in enumerate((("p", word.probability, PROBABILITY), ("gate", word.gate, GATE))):
         below = y + 41 + 16 * line
         length = width - 34 - 36
         page.text(x, below, name, 12, FAINT)

@@ -28,14 +28,10 @@ class Svg:
         self._parts: list[str] = []
 
     def text(self, x: float, y: float, text: str, size: int, colour: Colour) -> None:
-        self._parts.append(
-            f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{_hex(colour)}">{_xml(text)}</text>'
-        )
+        self._parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{_hex(colour)}">{_xml(text)}</text>')
 
     def box(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
-        self._parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{_hex(fill)}"/>'
-        )
+        self._parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{_hex(fill)}"/>')
 
     def picture(self, x: float, y: float, width: float, height: float, image: Image.Image) -> None:
         self._parts.append(
@@ -67,7 +63,5 @@ def _hex(colour: Colour) -> str:
 def _xml(text: str) -> str:
     """Escaped, without the control characters that XML 1.0 has no way to write."""
     return escape(
-        "".join(
-            c if c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff" else " " for c in text
-        )
+        "".join(c if c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff" else " " for c in text)
     )

@@ -1,0 +1,89 @@
+"""The gallery of a folder: an index.html with a thumbnail, the caption and the files of every picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from urllib.parse import quote
+
+from captioner.overlay.pages import digest, part
+
+_OPENED_FIRST = ("html", "png", "gif", "svg", "pdf")  # what a thumbnail leads to: the first there is
+
+
+@dataclass(frozen=True)
+class Card:
+    """One picture of the gallery; addresses are relative to the index."""
+
+    name: str
+    captions: tuple[tuple[str, str], ...]  # model and text
+    thumbnail: str
+    size: tuple[int, int]  # of the thumbnail
+    links: tuple[tuple[str, str], ...]  # format and file
+
+
+def index(cards: Sequence[Card]) -> str:
+    """The gallery as an HTML document, beside whose files it must stand."""
+    script, looks = part("gallery.js"), part("gallery.css")
+    policy = (
+        "default-src 'none'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'; "
+        f"script-src '{digest(script)}'; style-src '{digest(looks)}'"
+    )
+    number = f"{len(cards)} picture" + ("s" if len(cards) != 1 else "")
+    items = "\n".join(_item(card) for card in cards)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="captioner">
+<title>{number} and where the model looked</title>
+<link rel="icon" href="data:,">
+<style>{looks}</style>
+</head>
+<body>
+<main>
+<header>
+<h1>{number}</h1>
+<label id="search" hidden>Search the captions <input type="search" id="wanted"></label>
+<span id="found" role="status"></span>
+</header>
+<ul class="cards" id="cards">
+{items}
+</ul>
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _item(card: Card) -> str:
+    opened = next((file for kind in _OPENED_FIRST for name, file in card.links if name == kind), None)
+    text = " / ".join(text for _, text in card.captions)
+    image = (
+        f'<img src="{quote(card.thumbnail)}" width="{card.size[0]}" height="{card.size[1]}" loading="lazy" '
+        f'alt="{escape(text)}">'
+    )
+    if opened:
+        image = f'<a class="picture" href="{quote(opened)}">{image}</a>'
+    captions = "".join(
+        f'<p class="text">{f"<small>{escape(model)}</small> " if model else ""}{escape(text or "(no words)")}</p>'
+        for model, text in card.captions
+    )
+    links = " ".join(
+        f'<a href="{quote(file)}{"/" if kind == "words" else ""}">{escape(_label(kind, card, file))}</a>'
+        for kind, file in card.links
+    )
+    return (
+        f'<li class="card">{image}<div class="about">{captions}<p class="name">{escape(card.name)}</p>'
+        f'<p class="links">{links}</p></div></li>'
+    )
+
+
+def _label(kind: str, card: Card, file: str) -> str:
+    """The format; with the file's name where each model has one of its own."""
+    return kind if sum(name == kind for name, _ in card.links) == 1 else file
