@@ -34,9 +34,7 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
     for file in files:
         coco = load_coco(file)
         if not coco.cats:
-            raise CaptionerError(
-                f"{file}: no `categories`, so its boxes have no names; is it an instances file?"
-            )
+            raise CaptionerError(f"{file}: no `categories`, so its boxes have no names; is it an instances file?")
         for record in coco.dataset["images"]:
             named[Path(record["file_name"]).name] = (coco, record)
             numbered[record["id"]] = (coco, record)
@@ -105,8 +103,7 @@ def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box,
         width, height = (height, width) if turned else (width, height)
     across, down = upright[0] / width, upright[1] / height
     return tuple(
-        Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down)
-        for box in boxes
+        Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down) for box in boxes
     )
 
 

@@ -51,24 +51,16 @@ def read_coco(
     listed = coco.dataset["images"]
     # The name goes first: asked for val, a file of training captions must not be taken for it.
     split = split_of_file(path) or split_name(split or "train")
-    places = places_for(
-        path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting
-    )
+    places = places_for(path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting)
     items, seen = [], set()
     for record in listed:
         identity = record["id"]
         if not isinstance(identity, (int, str)) or identity in seen:
-            raise CaptionerError(
-                f"{path}: the image id {identity!r} is listed twice, or is not a number or name"
-            )
+            raise CaptionerError(f"{path}: the image id {identity!r} is listed twice, or is not a number or name")
         seen.add(identity)
         captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(identity, ()))
         items.append(Item(identity, places.find(str(record["file_name"])), captions, split))
-    stray = [
-        annotation["image_id"]
-        for annotation in coco.dataset["annotations"]
-        if annotation["image_id"] not in seen
-    ]
+    stray = [annotation["image_id"] for annotation in coco.dataset["annotations"] if annotation["image_id"] not in seen]
     notes: tuple[str, ...] = ()
     if stray:
         notes = (

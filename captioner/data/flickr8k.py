@@ -19,11 +19,10 @@ def read_flickr8k(
     path: Path,
     images: Path | None = None,
     *,
-    split: str | None = None,
     name: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
-    """A token file with the split lists beside it; without lists every picture is in `split`, or train."""
+    """A token file with the split lists beside it; without lists every picture is in train."""
     captions: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
@@ -45,7 +44,7 @@ def read_flickr8k(
         for picture in pictures:
             if splits.setdefault(picture, of_list) != of_list:
                 raise CaptionerError(f"{other}: {picture} is already in the split {splits[picture]!r}")
-    default = UNLISTED if lists else split_name(split or "train")
+    default = UNLISTED if lists else "train"
     pictures = list(dict.fromkeys([*captions, *splits]))
     places = places_for(path, images, [(picture, "") for picture in pictures], images_setting)
     items = tuple(

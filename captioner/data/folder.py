@@ -13,9 +13,9 @@ from captioner.images import SUFFIXES
 _SPLITS = ("train", "val", "test", "restval")
 
 
-def read_folder(path: Path, *, split: str | None = None, name: str | None = None) -> CaptionSet:
+def read_folder(path: Path, *, name: str | None = None) -> CaptionSet:
     """Every picture below the folder; sub-folders named train, val, test (or dev, …) are its splits."""
-    default = split_name(split or "train")
+    default = "train"
     items: list[Item] = []
     texts: list[Path] = []
     used: set[Path] = set()
@@ -43,9 +43,5 @@ def read_folder(path: Path, *, split: str | None = None, name: str | None = None
     held = {item.split for item in items}
     empty = [of for of in by_split.values() if of not in held]
     stray = sorted(text for text in texts if text not in used)
-    notes = (
-        (f"{path}: {len(stray):,} .txt files have no picture beside them (first: {stray[0]})",)
-        if stray
-        else ()
-    )
+    notes = (f"{path}: {len(stray):,} .txt files have no picture beside them (first: {stray[0]})",) if stray else ()
     return CaptionSet(name or path.resolve().name, tuple(items), tuple(empty), notes)

@@ -49,6 +49,4 @@ def _raw(sentence: Any, path: Path, position: int) -> str:
             return str(sentence["raw"])
         if isinstance(sentence.get("tokens"), list):
             return " ".join(map(str, sentence["tokens"]))
-    raise CaptionerError(
-        f"{path}: images[{position}] has a sentence without `raw` text: {str(sentence)[:80]}"
-    )
+    raise CaptionerError(f"{path}: images[{position}] has a sentence without `raw` text: {str(sentence)[:80]}")

@@ -40,11 +40,10 @@ def read_set(
 ) -> CaptionSet:
     """The set that a caption file, or a folder, holds.
 
-    The format is told by the content unless given. With `split`, only that split is read; a source
-    that names no split (no column, no list, nothing in the file's name) is then taken to be it, and
-    is taken to be train otherwise. With `restval`, Karpathy's split of that name counts as train.
-    `setting` and `images_setting` are the options or config keys the paths came from, for the error
-    when there is nothing.
+    The format is told by the content unless given. With `split`, only that split is read. A COCO file
+    whose name tells no split is then taken to be it; any other source that names no split is train.
+    With `restval`, Karpathy's split of that name counts as train. `setting` and `images_setting` are
+    the options or config keys the paths came from, for the error when there is nothing.
     """
     if format is not None and format not in FORMATS:
         raise unknown("data format", format, FORMATS)
@@ -57,7 +56,7 @@ def read_set(
         if not files:
             if format not in (None, "folder"):
                 raise CaptionerError(f"{captions}: no file of the format {format!r} in this folder")
-            whole = read_folder(captions, split=split, name=name)
+            whole = read_folder(captions, name=name)
             return whole if split is None else whole.split(split)
         parts = [_read_file(file, images, of, split, None, images_setting) for of, file in files]
         whole = combine(parts, name=name or captions.resolve().name)
@@ -110,9 +109,9 @@ def _read_file(
     if format == "karpathy":
         return read_karpathy(path, images, name=name, images_setting=images_setting, content=content)
     if format == "flickr8k":
-        return read_flickr8k(path, images, split=split, name=name, images_setting=images_setting)
+        return read_flickr8k(path, images, name=name, images_setting=images_setting)
     if format == "table":
-        return read_table(path, images, split=split, name=name, images_setting=images_setting)
+        return read_table(path, images, name=name, images_setting=images_setting)
     raise CaptionerError(f"{path}: the format `folder` needs a folder, and this is a file")
 
 
@@ -140,8 +139,7 @@ def _detect(path: Path) -> tuple[str, Any]:
     if delimiter_of(line) is not None:
         return "table", None
     raise CaptionerError(
-        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); its first line "
-        f"is {line[:80]!r}"
+        f"{path}: not a caption file of a known format ({', '.join(FORMATS)}); its first line is {line[:80]!r}"
     )
 
 

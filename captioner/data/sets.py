@@ -10,11 +10,10 @@ from pathlib import Path
 
 from captioner.errors import CaptionerError, UsageError, nearest
 
+_ORDER = ("train", "restval", "val", "test")
 # Other names under which data sets publish their splits.
 _ALIASES = {"training": "train", "trn": "train", "valid": "val", "validation": "val", "dev": "val"}
-_SPLIT_IN_NAME = re.compile(
-    r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)"
-)
+_SPLIT_IN_NAME = re.compile(r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)")
 
 
 def split_name(name: str) -> str:
@@ -75,8 +74,9 @@ class CaptionSet:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits that hold something, in order of appearance."""
-        return tuple(dict.fromkeys(item.split for item in self.items))
+        """Names of the splits that hold something: the usual ones in their usual order, then others."""
+        found = dict.fromkeys(item.split for item in self.items)
+        return tuple(sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)))
 
     def split(self, name: str) -> CaptionSet:
         """The items of one split."""
@@ -108,19 +108,19 @@ class CaptionSet:
         for item in self.items:
             kept = tuple(caption for caption in item.captions if caption.strip())
             if kept:
-                items.append(
-                    item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept)
-                )
+                items.append(item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept))
         return dataclasses.replace(self, items=tuple(items))
 
     def __add__(self, other: CaptionSet) -> CaptionSet:
         """Both sets as one; where an id is in both, all ids become `name/id`."""
-        name = self.name if self.name == other.name else f"{self.name}+{other.name}"
-        return combine((self, other), name=name)
+        return combine((self, other))
 
 
-def combine(sets: Iterable[CaptionSet], *, name: str) -> CaptionSet:
-    """Several sets as one; where an id is in two of them, every id becomes `set name/id`."""
+def combine(sets: Iterable[CaptionSet], *, name: str | None = None) -> CaptionSet:
+    """Several sets as one, named after all of them unless told.
+
+    Where an id is in two of them, every id becomes `set name/id`.
+    """
     parts = list(sets)
     ids = [item.id for part in parts for item in part.items]
     if len(set(ids)) < len(ids):
@@ -135,6 +135,7 @@ def combine(sets: Iterable[CaptionSet], *, name: str) -> CaptionSet:
     held = {item.split for item in items}
     empty = dict.fromkeys(split for part in parts for split in part.empty if split not in held)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
+    name = name or "+".join(dict.fromkeys(part.name for part in parts))
     return CaptionSet(name, items, tuple(empty), tuple(notes))
 
 

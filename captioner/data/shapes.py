@@ -64,9 +64,7 @@ class Scene:
         return (plain, sized, f"there is {plain}", f"there is {sized}")
 
     def _phrase(self, *, sized: bool) -> str:
-        names = [
-            f"a {s.size} {s.colour} {s.kind}" if sized else f"a {s.colour} {s.kind}" for s in self.shapes
-        ]
+        names = [f"a {s.size} {s.colour} {s.kind}" if sized else f"a {s.colour} {s.kind}" for s in self.shapes]
         if len(names) == 1:
             return f"{names[0]} {self.relation}"
         return f" {self.relation} ".join(names)
@@ -161,9 +159,7 @@ def _polygon(*corners: tuple[float, float]) -> Callable[[ImageDraw.ImageDraw, Sh
         for turns, share in corners:
             angle = 2 * math.pi * turns + shape.turn - math.pi / 2
             length = shape.radius * share * side
-            points.append(
-                (shape.x * side + length * math.cos(angle), shape.y * side + length * math.sin(angle))
-            )
+            points.append((shape.x * side + length * math.cos(angle), shape.y * side + length * math.sin(angle)))
         draw.polygon(points, fill=255)
 
     return outline

@@ -31,13 +31,12 @@ def read_table(
     path: Path,
     images: Path | None = None,
     *,
-    split: str | None = None,
     name: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
     """Rows in the file's order, grouped by image; ids are the images' names as the table gives them."""
     text = read_text(path)
-    default = split_of_file(path) or split_name(split or "train")
+    default = split_of_file(path) or "train"
     entries: dict[str, _Entry] = {}
     rows = _records(text, path) if text.lstrip()[:1] in ("{", "[") else _rows(text, path)
     for place, image, captions, row_split in rows:
@@ -83,14 +82,8 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
                 continue
             place = f"{path}: line {reader.line_num}"
             if len(row) != len(columns):
-                hint = (
-                    "; a caption that holds the delimiter must be in quotes"
-                    if len(row) > len(columns)
-                    else ""
-                )
-                raise CaptionerError(
-                    f"{place} has {len(row)} columns where the header has {len(columns)}{hint}"
-                )
+                hint = "; a caption that holds the delimiter must be in quotes" if len(row) > len(columns) else ""
+                raise CaptionerError(f"{place} has {len(row)} columns where the header has {len(columns)}{hint}")
             record = dict(zip(columns, row, strict=True))
             yield place, *_fields(record, place)
     except csv.Error as error:
@@ -123,9 +116,7 @@ def _fields(record: Any, place: str) -> tuple[str, list[str], str | None]:
         raise CaptionerError(f"{place} is not an object with `image` and `caption`: {str(record)[:80]}")
     image = _value(record, IMAGE)
     if not isinstance(image, str) or not image.strip():
-        raise CaptionerError(
-            f"{place} names no image: expected the column `image`, found {', '.join(record)}"
-        )
+        raise CaptionerError(f"{place} names no image: expected the column `image`, found {', '.join(record)}")
     caption = _value(record, CAPTION)
     captions = list(caption) if isinstance(caption, list) else [caption]
     if not all(isinstance(one, str) for one in captions):

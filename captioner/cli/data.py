@@ -1,0 +1,136 @@
+"""`captioner data`: check a data set, or draw a synthetic one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from captioner.errors import CaptionerError
+
+
+@click.group("data")
+def command() -> None:
+    """Check a data set, or draw a synthetic one."""
+
+
+@command.command("check")
+@click.argument("captions", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--images",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the pictures; once for all CAPTIONS, or once for each. [default: beside the captions]",
+)
+@click.option("--format", "format_", help="Format of CAPTIONS. [default: told by the content]")
+@click.option("--split", "splits", multiple=True, help="Look at this split only; may be repeated.")
+@click.option("--restval", is_flag=True, help="Count Karpathy's restval as train.")
+@click.option("--allow-missing", is_flag=True, help="Count missing images, but don't fail because of them.")
+@click.option("--decode", is_flag=True, help="Decode every picture whole; by default the headers are read.")
+@click.option("--min-count", default=5, show_default=True, type=click.IntRange(1), help="Of a word to be learnt.")
+@click.option("--max-length", default=40, show_default=True, type=click.IntRange(1), help="Words of a caption.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything found as JSON.")
+def check_command(
+    captions: tuple[Path, ...],
+    images: tuple[Path, ...],
+    format_: str | None,
+    splits: tuple[str, ...],
+    restval: bool,
+    allow_missing: bool,
+    decode: bool,
+    min_count: int,
+    max_length: int,
+    as_json: bool,
+) -> None:
+    """What is missing, broken, doubled, leaked or unknown in CAPTIONS, and what training will cost.
+
+    CAPTIONS are files or folders: COCO captions JSON, Karpathy's dataset_*.json, Flickr8k's token file,
+    CSV, TSV or JSON lines with the columns image and caption, or a folder of pictures with .txt beside
+    them. Several are checked as one set, so that what they share is seen. Exit 1 where something stands
+    in the way of training.
+    """
+    from captioner.data import cost, report
+    from captioner.data.check import check
+    from captioner.data.readers import read_set
+    from captioner.data.sets import combine
+
+    if len(images) not in (0, 1, len(captions)):
+        raise click.UsageError(
+            f"--images is given {len(images)} times for {len(captions)} CAPTIONS: give it once, or once for each"
+        )
+    folders = images * len(captions) if len(images) == 1 else images or (None,) * len(captions)
+    parts = [
+        read_set(path, folder, format=format_, restval=restval, setting="CAPTIONS", images_setting="--images")
+        for path, folder in zip(captions, folders, strict=True)
+    ]
+    whole = parts[0] if len(parts) == 1 else combine(parts)
+    if splits:
+        whole = combine([whole.split(split) for split in dict.fromkeys(splits)], name=whole.name)
+    findings = check(
+        whole,
+        minimum_count=min_count,
+        maximum_length=max_length,
+        decode=decode,
+        progress=_progress("pictures"),
+    )
+    decoder = cost.Decoder(vocabulary=findings.vocabulary_size)
+    if as_json:
+        content = report.as_json(findings, allow_missing=allow_missing, decoder=decoder)
+        click.echo(json.dumps(content, ensure_ascii=False, indent=1))
+    else:
+        click.echo(report.as_text(findings, allow_missing=allow_missing, decoder=decoder))
+    problems = findings.problems(allow_missing=allow_missing)
+    if problems:
+        raise CaptionerError(f"{whole.name} is not ready for training ({len(problems)} found)")
+
+
+@command.command("shapes")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--images", default=3000, show_default=True, help="How many; a tenth each is for val and test.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The same gives the same set.")
+@click.option("--size", default=96, show_default=True, help="Side of a picture, in pixels.")
+@click.option("--objects", default=2, show_default=True, help="Most objects of a picture, 1 to 3.")
+@click.option("--overwrite", is_flag=True, help="Write into a folder that holds something.")
+def shapes_command(out: Path, images: int, seed: int, size: int, objects: int, overwrite: bool) -> None:
+    """Draw a synthetic set into the folder OUT: coloured shapes, true sentences, boxes of the objects.
+
+    Writes images/, and captions and instances JSON in COCO's formats for train, val and test.
+    """
+    from captioner.data.shapes import write_shapes
+
+    started = time.perf_counter()
+    draw = _progress("drawn")
+    counts = write_shapes(
+        out,
+        images,
+        seed=seed,
+        size=size,
+        most=objects,
+        overwrite=overwrite,
+        progress=lambda done: draw(done, images),
+    )
+    listed = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    click.echo(f"{out}: {listed} images in {time.perf_counter() - started:.1f} s, seed {seed}")
+
+
+def _progress(what: str) -> Callable[[int, int], None]:
+    """One line on a terminal's stderr, rewritten a few times a second; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        return lambda done, total: None
+    started = last = time.perf_counter()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if done == total:
+            click.echo("\r\033[K", nl=False, err=True)
+        elif now - last > 0.2:
+            last = now
+            left = (now - started) / done * (total - done)
+            click.echo(f"\r{what}: {done:,} of {total:,}, {left:.0f} s left\033[K", nl=False, err=True)
+
+    return show

@@ -1,0 +1,199 @@
+"""Checking a set before it costs a night of training: what is missing, broken, doubled, leaked or unknown."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from captioner.data import pictures
+from captioner.data.pictures import Pictures
+from captioner.data.sets import CaptionSet, Item
+from captioner.errors import CaptionerError
+from captioner.text import Vocabulary
+from captioner.tokens import tokenize
+
+
+@dataclass(frozen=True)
+class SplitFindings:
+    """One split. Images are given by file, captions as (id of the image, text)."""
+
+    name: str
+    images: int
+    captions: int
+    captions_per_image: tuple[int, float, int]  # least, mean, most
+    words_per_caption: tuple[int, float, int]
+    missing: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...]  # file, why
+    uncaptioned: tuple[str, ...]
+    empty_captions: tuple[tuple[str, str], ...]
+    long_captions: tuple[tuple[str, str], ...]
+    repeated_captions: int  # equal to another caption of the same image, after tokenizing
+    shared_captions: int  # equal to a caption of another image of the split
+    unknown_words: float  # share of the words that the vocabulary lacks
+    captions_with_unknown: float  # share of the captions that hold such a word
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What two splits share: the same file, or another file with the same content."""
+
+    splits: tuple[str, str]
+    same_file: tuple[str, ...]
+    same_content: tuple[tuple[str, str], ...]  # a file of the first, a file of the second
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that was found out about a set."""
+
+    name: str
+    splits: tuple[SplitFindings, ...]
+    empty_splits: tuple[str, ...]
+    duplicate_images: tuple[tuple[str, ...], ...]  # groups of files with the same content
+    overlaps: tuple[Overlap, ...]  # of each pair of splits, only where there is one
+    vocabulary_split: str
+    vocabulary_size: int
+    vocabulary_dropped: int  # words of that split under the minimum count
+    minimum_count: int
+    maximum_length: int
+    decoded: bool
+    picture_bytes: int
+    notes: tuple[str, ...]
+
+    @property
+    def images(self) -> int:
+        return sum(split.images for split in self.splits)
+
+    @property
+    def captions(self) -> int:
+        return sum(split.captions for split in self.splits)
+
+    def problems(self, *, allow_missing: bool = False) -> list[str]:
+        """What stands in the way of training, a sentence each; empty where nothing does."""
+        found = []
+        for split in self.splits:
+            if split.missing and not allow_missing:
+                found.append(
+                    f"{split.name}: {len(split.missing):,} of {split.images:,} images are missing; "
+                    "put them in place, or give --allow-missing to go on without them"
+                )
+            if split.unreadable:
+                found.append(f"{split.name}: {len(split.unreadable):,} images can't be read; replace or delete them")
+            if split.images and len(split.uncaptioned) == split.images:
+                found.append(f"{split.name}: none of its {split.images:,} images has a caption")
+        found += [f"{split}: the split is empty" for split in self.empty_splits]
+        return found
+
+
+def check(
+    captions: CaptionSet,
+    *,
+    minimum_count: int = 5,
+    maximum_length: int = 40,
+    vocabulary_split: str | None = None,
+    decode: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Findings:
+    """Reads every caption and opens every picture; the vocabulary is that of `vocabulary_split` (train)."""
+    if not captions.items:
+        raise CaptionerError(f"{captions.name} holds no images at all")
+    source = captions.split(vocabulary_split) if vocabulary_split else _training_part(captions)
+    tokens = {caption: tuple(tokenize(caption)) for caption in dict.fromkeys(captions.captions())}
+    counts = Counter(token for caption in source.captions() for token in tokens[caption])
+    vocabulary = Vocabulary.build(source.captions(), minimum_count=minimum_count)
+    seen = pictures.look((item.path for item in captions), decode=decode, progress=progress)
+    return Findings(
+        name=captions.name,
+        splits=tuple(
+            _split(captions.split(name), tokens, vocabulary, seen, maximum_length) for name in captions.splits
+        ),
+        empty_splits=captions.empty,
+        duplicate_images=tuple(tuple(map(str, group)) for group in seen.same),
+        overlaps=_overlaps(captions, seen),
+        vocabulary_split=source.items[0].split,
+        vocabulary_size=len(vocabulary),
+        vocabulary_dropped=sum(count < minimum_count for count in counts.values()),
+        minimum_count=minimum_count,
+        maximum_length=maximum_length,
+        decoded=seen.decoded,
+        picture_bytes=seen.bytes,
+        notes=captions.notes,
+    )
+
+
+def _training_part(captions: CaptionSet) -> CaptionSet:
+    names = captions.splits
+    return captions.split("train" if "train" in names else names[0])
+
+
+def _split(
+    part: CaptionSet,
+    tokens: dict[str, tuple[str, ...]],
+    vocabulary: Vocabulary,
+    seen: Pictures,
+    maximum_length: int,
+) -> SplitFindings:
+    missing, unreadable = set(seen.missing), dict(seen.unreadable)
+    pairs = [(item, caption) for item in part for caption in item.captions]
+    lengths = [len(tokens[caption]) for _, caption in pairs]
+    unknown = [sum(token not in vocabulary for token in tokens[caption]) for _, caption in pairs]
+    repeated, shared = _doubles(part, tokens)
+    return SplitFindings(
+        name=part.items[0].split,
+        images=len(part),
+        captions=len(pairs),
+        captions_per_image=_range([len(item.captions) for item in part]),
+        words_per_caption=_range(lengths),
+        missing=tuple(str(item.path) for item in part if item.path in missing),
+        unreadable=tuple((str(item.path), unreadable[item.path]) for item in part if item.path in unreadable),
+        uncaptioned=tuple(str(item.path) for item in part if not item.captions),
+        empty_captions=tuple(_cite(item, text) for (item, text), n in zip(pairs, lengths, strict=True) if n == 0),
+        long_captions=tuple(
+            _cite(item, text) for (item, text), n in zip(pairs, lengths, strict=True) if n > maximum_length
+        ),
+        repeated_captions=repeated,
+        shared_captions=shared,
+        unknown_words=sum(unknown) / max(sum(lengths), 1),
+        captions_with_unknown=sum(n > 0 for n in unknown) / max(len(pairs), 1),
+    )
+
+
+def _cite(item: Item, caption: str) -> tuple[str, str]:
+    return str(item.id), caption
+
+
+def _range(counts: list[int]) -> tuple[int, float, int]:
+    return (min(counts), sum(counts) / len(counts), max(counts)) if counts else (0, 0.0, 0)
+
+
+def _doubles(part: CaptionSet, tokens: dict[str, tuple[str, ...]]) -> tuple[int, int]:
+    """Captions said before of the same image, and captions that are also said of another image."""
+    repeated = 0
+    images_of: Counter[tuple[str, ...]] = Counter()
+    for item in part:
+        own = [tokens[caption] for caption in item.captions if tokens[caption]]
+        distinct = set(own)
+        repeated += len(own) - len(distinct)
+        images_of.update(distinct)
+    return repeated, sum(count for count in images_of.values() if count > 1)
+
+
+def _overlaps(captions: CaptionSet, seen: Pictures) -> tuple[Overlap, ...]:
+    splits_of: dict[Path, set[str]] = defaultdict(set)
+    for item in captions:
+        splits_of[item.path].add(item.split)
+    found = []
+    for first, second in itertools.combinations(captions.splits, 2):
+        files = tuple(str(path) for path, splits in splits_of.items() if {first, second} <= splits)
+        content = tuple(
+            (str(a), str(b))
+            for group in seen.same
+            for a, b in itertools.permutations(group, 2)
+            if first in splits_of[a] and second in splits_of[b]
+        )
+        if files or content:
+            found.append(Overlap((first, second), files, content))
+    return tuple(found)
