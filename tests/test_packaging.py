@@ -1,0 +1,201 @@
+"""What is installed is what is declared: dependencies, exact versions, the wheel's contents, the two halves."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+TRAIN_HALF = (
+    "captioner/model/",
+    "captioner/train/",
+    "captioner/cli/export.py",
+    "captioner/cli/features.py",
+    "captioner/cli/train.py",
+)
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements} - {"captioner"}
+
+
+# import name: the distributions that bring it
+HOMES = {
+    name: {str(canonicalize_name(home)) for home in homes}
+    for name, homes in importlib.metadata.packages_distributions().items()
+}
+BASE = distributions(PROJECT["dependencies"])
+TRAIN = BASE | distributions(EXTRAS["train"])
+
+
+def constraints() -> list[Requirement]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def test_every_requirement_has_an_exact_version_within_its_range() -> None:
+    exact = {canonicalize_name(line.name): next(iter(line.specifier)) for line in constraints()}
+    assert all(specifier.operator == "==" for specifier in exact.values())
+    environment = default_environment()
+    for text in [*PROJECT["dependencies"], *EXTRAS["train"], *EXTRAS["dev"]]:
+        requirement = Requirement(text)
+        if requirement.name == "captioner":
+            continue
+        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+            continue
+        pinned = exact[canonicalize_name(requirement.name)].version
+        assert requirement.specifier.contains(pinned), f"constraints.txt has {requirement.name} {pinned}"
+
+
+def test_constraints_leave_an_older_python_free_where_a_version_does_not_run_on_it() -> None:
+    old = {**default_environment(), "python_version": "3.10", "python_full_version": "3.10.0"}
+    for line in constraints():
+        try:
+            needs = importlib.metadata.metadata(line.name).get("Requires-Python")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        applies = line.marker is None or line.marker.evaluate(dict(old))
+        runs = needs is None or Requirement(f"x{needs}").specifier.contains("3.10")
+        installed = importlib.metadata.version(line.name).partition("+")[0]
+        if line.specifier.contains(installed):
+            assert applies <= runs, f"{line.name}: needs Python {needs}"
+
+
+def test_the_dev_extra_holds_the_train_extra() -> None:
+    assert "captioner[train]" in EXTRAS["dev"]
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted((ROOT / "captioner").rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(nodes: list[ast.stmt], deep: bool) -> Iterator[str]:
+    """Packages imported by these statements; deep: also inside functions. Imports for types only don't count."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").partition(".")[0]
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        elif deep or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for block in ("body", "orelse", "finalbody", "handlers"):
+                yield from imported(getattr(node, block, []), deep)
+
+
+def undeclared(tree: ast.Module, declared: set[str], deep: bool) -> set[str]:
+    return {
+        name
+        for name in imported(tree.body, deep)
+        if name not in sys.stdlib_module_names and name != "captioner" and not HOMES.get(name, set()) & declared
+    }
+
+
+def test_the_run_half_imports_only_what_the_light_install_brings() -> None:
+    wrong = {
+        path: found
+        for path, tree in modules()
+        if not path.startswith(TRAIN_HALF) and (found := undeclared(tree, BASE, deep=False))
+    }
+    assert wrong == {}
+
+
+def test_every_import_of_the_package_is_declared() -> None:
+    wrong = {path: found for path, tree in modules() if (found := undeclared(tree, TRAIN, deep=True))}
+    assert wrong == {}
+
+
+def test_the_run_half_loads_where_nothing_of_the_train_extra_is_installed() -> None:
+    absent = sorted(name for name, homes in HOMES.items() if homes & (TRAIN - BASE) and not homes & BASE)
+    assert "torch" in absent
+    names = [
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for path, _ in modules()
+        if not path.startswith(TRAIN_HALF) and not path.endswith("__main__.py")
+    ]
+    code = f"""
+import importlib, sys
+class Absent:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+for name in {names!r}:
+    importlib.import_module(name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[set[str], set[str]]]:
+    """With a model and without: names in the wheel and in the source archive."""
+    return {with_model: build(tmp_path_factory.mktemp("build"), with_model) for with_model in (True, False)}
+
+
+def build(tmp: Path, with_model: bool) -> tuple[set[str], set[str]]:
+    """Build from a copy of this checkout."""
+    source = tmp / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE", "constraints.txt"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "captioner", source / "captioner", ignore=shutil.ignore_patterns("__pycache__"))
+    if with_model:
+        for model in ("default", "large"):
+            (source / "weights" / model).mkdir(parents=True)
+            (source / "weights" / model / "manifest.json").write_text("{}")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp / "out")]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp / "out").glob("*.whl")
+    (archive,) = (tmp / "out").glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as opened, tarfile.open(archive) as unpacked:
+        return set(opened.namelist()), {name.partition("/")[2] for name in unpacked.getnames()}
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+def test_the_wheel_holds_the_package_and_the_default_model_where_there_is_one(
+    built: dict[bool, tuple[set[str], set[str]]], with_model: bool
+) -> None:
+    wheel, archive = built[with_model]
+    assert {"captioner/__init__.py", "captioner/py.typed", "captioner/cli/__init__.py"} <= wheel
+    assert ("captioner/weights/default/manifest.json" in wheel) == with_model
+    assert ("weights/default/manifest.json" in archive) == with_model
+    assert not any("large" in name for name in wheel | archive)
+    assert any(name.endswith("licenses/NOTICE") for name in wheel)
+    assert {"pyproject.toml", "README.md", "constraints.txt"} <= archive
+
+
+def test_the_wheel_holds_every_file_of_the_package(built: dict[bool, tuple[set[str], set[str]]]) -> None:
+    wheel, _ = built[False]
+    tracked = subprocess.run(["git", "ls-files", "captioner"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode != 0:
+        pytest.skip("not a git checkout")
+    missing = {name for name in tracked.stdout.split() if (ROOT / name).exists()} - wheel
+    assert missing == set()
+
+
+def test_the_licence_is_apache_2() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")[:200]
