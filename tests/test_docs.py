@@ -1,0 +1,208 @@
+"""README, docs and help hold: commands and options exist, links lead somewhere, every option is documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from captioner import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("weights/*/*.md")]
+)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+SCRIPTS = [path for path in sorted((ROOT / "scripts").iterdir()) if path.suffix == "" and path.is_file()]
+
+# Words that praise in place of telling, and marks of unfinished work.
+UNWANTED = re.compile(
+    r"\b(state[- ]of[- ]the[- ]art|cutting[- ]edge|blazing|seamless(ly)?|effortless(ly)?|world[- ]class|"
+    r"revolutionary|supercharge|game[- ]chang\w+|TODO|FIXME|XXX|lorem ipsum|TBD)\b",
+    re.IGNORECASE,
+)
+# Folders of one machine, in whatever a reader gets.
+SOMEBODYS_FOLDER = re.compile(r"(?<![\w.~-])/(?:root|work|Users/\w+|home/(?!USER|you)\w+)/")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def command(path: str) -> click.Command:
+    """`caption`, or `data check`."""
+    found: click.Command = importlib.import_module(cli.COMMANDS[path.split()[0]][0]).command
+    for part in path.split()[1:]:
+        assert isinstance(found, click.Group)
+        found = found.commands[part]
+    return found
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command, those of groups included, by the words that call it."""
+
+    def below(words: str, found: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield words, found
+        if isinstance(found, click.Group):
+            for part, child in found.commands.items():
+                yield from below(f"{words} {part}", child)
+
+    for first in cli.COMMANDS:
+        yield from below(first, command(first))
+
+
+def shell_lines(text: str) -> Iterator[str]:
+    """Commands in the shell blocks of a page, continued lines joined, comments dropped."""
+    for language, block in FENCE.findall(text):
+        if language in ("sh", "bash", "console", "shell"):
+            for line in block.replace("\\\n", " ").splitlines():
+                line = re.sub(r"(^|\s)#.*$", "", line).strip().removeprefix("$ ")
+                if line:
+                    yield line
+
+
+def in_prose(text: str) -> Iterator[str]:
+    """`captioner ...` quoted within a sentence."""
+    yield from re.findall(r"`((?:captioner|scripts/)[^`\n]*)`", FENCE.sub("", text))
+
+
+def calls(text: str) -> Iterator[list[str]]:
+    """The argument lists of the project's own commands on a page."""
+    for line in [*shell_lines(text), *in_prose(text)]:
+        for part in re.split(r"\s*(?:\||&&|;)\s*", line):
+            try:
+                words = shlex.split(part)
+            except ValueError:
+                continue
+            while words and re.fullmatch(r"\w+=\S*", words[0]):
+                del words[0]
+            if "captioner" in words[:8] and words[0] in ("torchrun", "python", "python3", "captioner"):
+                yield words[words.index("captioner") :]
+            elif words and words[0].startswith("scripts/"):
+                yield words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{name(page)} links to {target}"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there.read_text(encoding="utf-8")), f"{name(page)} links to {target}"
+
+
+def anchors(text: str) -> set[str]:
+    """Headings as the names GitHub gives them."""
+    titles = re.findall(r"^#+ +(.+?) *$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_options_on_a_page_exist(page: Path) -> None:
+    for words in calls(page.read_text(encoding="utf-8")):
+        said = " ".join(words)
+        if words[0].startswith("scripts/"):
+            assert (ROOT / words[0]).is_file(), f"{name(page)}: {said}"
+            continue
+        if len(words) == 1 or words[1].isupper():
+            continue
+        if words[1].startswith("-"):
+            assert words[1] in {"--help", "-h", "--version", "--debug"}, f"{name(page)}: {said}"
+            continue
+        assert words[1] in cli.COMMANDS, f"{name(page)}: {said}"
+        called, rest = command(words[1]), words[2:]
+        while isinstance(called, click.Group) and rest and rest[0] in called.commands:
+            called, rest = called.commands[rest[0]], rest[1:]
+        known = {option for parameter in called.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        known |= {"--help", "-h"}
+        for word in rest:
+            option = word.partition("=")[0].strip("[]…")
+            if re.match(r"--?[a-z]", option):
+                assert option in known, f"{name(page)}: {said}: no option {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_configs_named_on_a_page_exist(page: Path) -> None:
+    for config in re.findall(r"\bconfigs/[\w-]+\.yaml\b", page.read_text(encoding="utf-8")):
+        assert (ROOT / config).is_file(), f"{name(page)} names {config}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_on_a_page_is_python(page: Path) -> None:
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language in ("python", "py"):
+            ast.parse(block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_tells_without_praising_and_is_finished(page: Path) -> None:
+    found = UNWANTED.search(page.read_text(encoding="utf-8"))
+    assert found is None, f"{name(page)}: {found[0] if found else ''}"
+
+
+def test_nothing_tracked_names_a_folder_of_somebodys_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    texts = {".py", ".md", ".toml", ".yaml", ".txt", ".sh", ".json", ".csv", ""}
+    for line in listed.stdout.splitlines():
+        path = ROOT / line
+        if path == Path(__file__) or path.suffix not in texts or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        found = SOMEBODYS_FOLDER.search(text)
+        assert found is None, f"{line}: {found[0] if found else ''}"
+
+
+def test_every_command_is_there_and_says_what_it_does() -> None:
+    for words, found in commands():
+        assert found.help, f"captioner {words} has no help"
+
+
+def test_every_option_is_documented() -> None:
+    bare = [
+        f"captioner {words} {parameter.opts[0]}"
+        for words, found in commands()
+        for parameter in found.params
+        if isinstance(parameter, click.Option) and not parameter.hidden and not parameter.help
+    ]
+    assert bare == []
+
+
+def test_every_command_is_mentioned_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [first for first in cli.COMMANDS if not re.search(rf"\bcaptioner {first}\b", text)] == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=name)
+def test_every_script_can_be_run_and_tells_its_usage(script: Path) -> None:
+    assert script.stat().st_mode & 0o100, "not executable"
+    text = script.read_text(encoding="utf-8")
+    assert text.startswith("#!")
+    call = [script] if "bash" in text.splitlines()[0] else [sys.executable, script]
+    done = subprocess.run(
+        [*call, "--help"], capture_output=True, text=True, timeout=60, cwd="/", stdin=subprocess.DEVNULL
+    )
+    shown = done.stdout + done.stderr
+    assert script.name in shown
+    assert "Traceback" not in shown
+
+
+def test_every_example_photograph_is_attributed() -> None:
+    text = (ROOT / "examples" / "ATTRIBUTION.md").read_text(encoding="utf-8")
+    photographs = [path.name for path in (ROOT / "examples").iterdir() if path.suffix != ".md"]
+    assert len(photographs) >= 5
+    assert [photograph for photograph in photographs if f"`{photograph}`" not in text] == []
