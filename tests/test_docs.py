@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -193,8 +194,15 @@ def test_every_script_can_be_run_and_tells_its_usage(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     assert text.startswith("#!")
     call = [script] if "bash" in text.splitlines()[0] else [sys.executable, script]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [*call, "--help"], capture_output=True, text=True, timeout=60, cwd="/", stdin=subprocess.DEVNULL
+        [*call, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        env=environment,
+        stdin=subprocess.DEVNULL,
     )
     shown = done.stdout + done.stderr
     assert script.name in shown
