@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner.overlay import colours, heat
+from captioner.overlay.heat import Style
+
+# Dichromats' colours in linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.
+BLINDNESS = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+def linear(rgb: np.ndarray) -> np.ndarray:
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def lightness(linear_rgb: np.ndarray) -> np.ndarray:
+    """CIE L*, from the luminance of ITU-R BT.709."""
+    y = np.clip(linear_rgb, 0, 1) @ [0.2126, 0.7152, 0.0722]
+    return np.where(y > 216 / 24389, 116 * np.cbrt(y) - 16, y * 24389 / 27)
+
+
+def test_lightness_grows_evenly_from_dark_to_light():
+    steps = np.diff(lightness(linear(colours.ramp() / 255))[::15])
+    assert len(colours.ramp()) == 256
+    assert steps.min() > 0.8 * steps.max()
+    assert lightness(linear(colours.ramp() / 255))[[0, -1]] == pytest.approx([colours.DARK, colours.LIGHT], abs=1)
+
+
+@pytest.mark.parametrize("kind", BLINDNESS)
+def test_the_order_is_seen_with_every_kind_of_colour_blindness(kind):
+    seen = lightness(linear(colours.ramp() / 255) @ np.array(BLINDNESS[kind]).T)
+    steps = np.diff(seen[::15])
+    assert steps.min() > 1.5
+
+
+def test_the_order_survives_a_black_and_white_printer():
+    grey = np.asarray(Image.fromarray(colours.ramp()[None]).convert("L")).astype(int)[0]
+    assert np.diff(grey[::15]).min() > 3
+
+
+def test_known_colours_convert_to_cielab_and_back():
+    # Reference values of the sRGB primaries under D65.
+    rgb = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    lab = np.array([[53.24, 80.09, 67.20], [87.73, -86.18, 83.18], [32.30, 79.19, -107.86], [100, 0, 0]])
+    np.testing.assert_allclose(colours.rgb_to_lab(rgb), lab, atol=0.02)
+    np.testing.assert_allclose(colours.lab_to_rgb(colours.rgb_to_lab(rgb)), rgb, atol=1e-4)
+
+
+@pytest.mark.parametrize("grey", [40, 140, 220])
+def test_over_a_picture_more_attention_never_looks_clearly_darker(grey):
+    levels = np.linspace(0, 1, 256, dtype=np.float32)[None]
+    muted = heat.mute(Image.new("RGB", (256, 1), (grey, grey, grey)))
+    painted = heat._laid_over(muted, Image.fromarray((levels * 255).astype(np.uint8)), Style().opacity)
+    seen = lightness(linear(np.asarray(painted)[0] / 255))
+    assert (np.maximum.accumulate(seen) - seen).max() < 2  # two steps of L* are just seen side by side
+    assert seen[-1] > seen[0] + 30

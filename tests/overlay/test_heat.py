@@ -1,0 +1,88 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner.caption import Caption, Word
+from captioner.errors import CaptionerError, UsageError
+from captioner.overlay import heat, words
+from captioner.overlay.heat import Style
+from tests.overlay.making import blob, caption, flat, one_cell, picture
+
+
+def range_of(image: Image.Image) -> float:
+    """How far the colours of a picture lie apart."""
+    return float(np.ptp(np.asarray(image).astype(float), axis=(0, 1)).max())
+
+
+def on_grey(*alphas: np.ndarray) -> Caption:
+    of = dataclasses.replace(picture(120, 80), image=Image.new("RGB", (120, 80), (128, 128, 128)))
+    return Caption(tuple(Word("w", 0.0, alpha) for alpha in alphas), None, 0.0, of)
+
+
+def test_a_flat_map_looks_flat_beside_a_sharp_one():
+    even, sharp = words(on_grey(flat(8, 8), blob(3, 3, 8, 8)))
+    assert range_of(even) <= 1
+    assert range_of(sharp) > 100
+
+
+def test_a_nearly_flat_map_is_not_blown_up_where_all_are_flat():
+    nearly = flat(8, 8)
+    nearly[2, 2] *= 1.1
+    one, two = words(on_grey(nearly / nearly.sum(), flat(8, 8)))
+    assert range_of(one) < 15
+    assert range_of(two) <= 1
+
+
+def test_one_scale_for_all_words_keeps_their_strengths_and_per_word_does_not():
+    strong, weak = blob(3, 3, 8, 8, width=0.5), blob(3, 3, 8, 8, width=2.0)
+    one, two = words(on_grey(strong, weak))
+    assert np.asarray(one).max() > np.asarray(two).max() + 40
+    alone, other = words(on_grey(strong, weak), Style(per_word=True))
+    assert np.asarray(alone).max() == pytest.approx(np.asarray(other).max(), abs=6)
+
+
+def test_the_same_share_looks_the_same_on_a_finer_grid():
+    coarse = np.zeros((4, 4), np.float32)
+    coarse[1, 2] = 1
+    fine = np.kron(coarse, np.full((2, 2), 0.25, np.float32))
+    one, two = words(on_grey(coarse, fine), Style(blocks=True))
+    assert np.array_equal(np.asarray(one), np.asarray(two))
+
+
+def test_opacity_nought_shows_the_picture_in_grey_and_one_hides_it_under_the_peak():
+    made = caption("a dog")
+    (first, _) = words(made, Style(opacity=0.0))
+    assert np.array_equal(np.asarray(first), np.asarray(heat.mute(made.picture.open())))
+    hidden = Caption((Word("w", 0.0, one_cell(0, 0, 1, 1)),), None, 0.0, made.picture)
+    (whole,) = words(hidden, Style(opacity=1.0, per_word=True))
+    assert range_of(whole) <= 1
+
+
+@pytest.mark.parametrize("opacity", [-0.1, 1.1])
+def test_an_opacity_outside_of_nought_to_one_is_refused(opacity):
+    with pytest.raises(UsageError, match=r"0\.\.1"):
+        Style(opacity=opacity)
+
+
+def test_the_chosen_place_is_outlined_and_nothing_else():
+    soft = on_grey(blob(1, 1, 4, 4))
+    hard = dataclasses.replace(soft, words=(dataclasses.replace(soft.words[0], place=(2, 3)),))
+    (without,), (with_place,) = words(soft), words(hard)
+    ys, xs = np.nonzero((np.asarray(without) != np.asarray(with_place)).any(axis=-1))
+    assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == (90, 40, 120, 60)
+    assert not (np.asarray(without) != np.asarray(with_place))[46:54, 96:114].any()  # the inside is left
+
+
+def test_a_place_smaller_than_its_outline_is_drawn_all_the_same():
+    made = on_grey(flat(14, 14))
+    tiny = dataclasses.replace(picture(3, 2), image=Image.new("RGB", (3, 2)))
+    word = dataclasses.replace(made.words[0], place=(13, 13))
+    (painted,) = words(Caption((word,), None, 0.0, tiny))
+    assert painted.size == (3, 2)
+
+
+def test_a_caption_without_picture_says_so():
+    with pytest.raises(CaptionerError, match="no picture"):
+        list(words(dataclasses.replace(caption(), picture=None)))

@@ -1,0 +1,56 @@
+import pytest
+from PIL import Image, ImageDraw
+
+from captioner.overlay import lettering
+
+
+def inked(text: str, size: int = 20) -> bytes:
+    drawn, font = lettering.fitting(text, size)
+    image = Image.new("L", (400, 40))
+    ImageDraw.Draw(image).text((5, 30), drawn, 255, font, anchor="ls")
+    return image.tobytes()
+
+
+def test_every_letter_of_english_is_in_the_font_that_comes_with_pillow():
+    text, font = lettering.fitting("The quick brown fox, 0.83 (x) 'jumps' - over/the: lazy dog!", 16)
+    assert text.startswith("The quick") and font.getname()[0] == "Aileron"
+
+
+@pytest.mark.parametrize("with_accent, without", [("café", "cafe"), ("naïve", "naive")])
+def test_without_a_font_of_the_system_accents_go_and_letters_stay(monkeypatch, with_accent, without):
+    monkeypatch.setattr(lettering, "_SYSTEM_FONTS", ())
+    lettering._installed.cache_clear()
+    try:
+        assert lettering.fitting(with_accent, 16)[0] == without
+        lettering.fitting("狗", 16)  # nothing can draw it here: a box, not an error
+    finally:
+        monkeypatch.undo()
+        lettering._installed.cache_clear()
+
+
+def test_a_font_of_the_system_draws_other_letters():
+    if not lettering._installed():
+        pytest.skip("this system has none of the fonts looked for")
+    text, _ = lettering.fitting("собака", 16)
+    assert text == "собака"
+    assert inked("собака") != inked("кобака")
+
+
+def test_control_characters_are_not_drawn():
+    assert lettering.fitting("a\nb\x00c", 16)[0] == "a b c"
+
+
+def test_shortened_text_fits_and_keeps_its_beginning():
+    long = "an extraordinarily long description of very little"
+    short = lettering.shorten(long, 16, 120)
+    assert lettering.width(short, 16) <= 120
+    assert short.endswith("…") and long.startswith(short[:-1])
+    assert lettering.shorten("dog", 16, 120) == "dog"
+
+
+def test_wrapped_lines_fit_and_lose_no_word():
+    text = "a group of four men standing next to each other in front of a wall"
+    lines = lettering.wrap(text, 24, 260)
+    assert len(lines) > 2
+    assert all(lettering.width(line, 24) <= 260 for line in lines)
+    assert " ".join(lines) == text

@@ -1,0 +1,287 @@
+"""The page in a real browser: it is used with pointer, finger and keyboard, and nothing leaves the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+from captioner.caption import Caption
+from captioner.overlay import page, page_of
+from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
+from tests.overlay.making import caption
+
+TEXT = "a dog runs on the grass"
+
+
+@pytest.fixture
+def opened(browser: WebDriver, tmp_path: Path):  # noqa: F811
+    """A page in the browser, which must come through the test without complaint or request."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    complaints(browser), requests(browser)
+    address = (tmp_path / "page.html").as_uri()
+
+    def open_(document: str) -> WebDriver:
+        (tmp_path / "page.html").write_text(document, encoding="utf-8")
+        browser.get(address)
+        WebDriverWait(browser, 10).until(lambda d: d.find_elements(By.CSS_SELECTOR, ".ticks span"))
+        return browser
+
+    yield open_
+    assert complaints(browser) == []
+    assert set(requests(browser)) <= {address}
+
+
+def made(**options) -> Caption:
+    return caption(TEXT, size=(600, 400), **options)
+
+
+def words(driver: WebDriver, track: int = 0):
+    return driver.find_elements(By.CSS_SELECTOR, f"#track-{track} .sentence button")
+
+
+def pressed(driver: WebDriver, track: int = 0) -> str | None:
+    lit = [
+        w.find_element(By.CLASS_NAME, "word").text
+        for w in words(driver, track)
+        if w.get_attribute("aria-pressed") == "true"
+    ]
+    return lit[0] if lit else None
+
+
+def brightest(driver: WebDriver, track: int = 0) -> tuple[float, float] | None:
+    """Where the map drawn on the picture is lightest: x and y as parts of its size; None without a map."""
+    return driver.execute_script(
+        """
+        const stage = document.querySelector(`#track-${arguments[0]} .stage`), canvas = stage.querySelector("canvas");
+        if (!stage.classList.contains("mapped")) return null;
+        const {width, height} = canvas, {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
+        let best = -1, at = 0;
+        for (let i = 0; i < data.length; i += 4) {
+          const light = data[i] + data[i + 1] + data[i + 2];
+          if (light > best) { best = light; at = i / 4; }
+        }
+        return [(at % width) / width, Math.floor(at / width) / height];
+        """,
+        track,
+    )
+
+
+def in_cell(place, row: int, col: int, rows: int = 4, cols: int = 6) -> bool:
+    return col / cols <= place[0] <= (col + 1) / cols and row / rows <= place[1] <= (row + 1) / rows
+
+
+def test_hovering_a_word_shows_its_map_and_leaving_takes_it_away(opened):
+    driver = opened(page(made()))
+    assert brightest(driver) is None
+    for number in (0, 2, 4):
+        ActionChains(driver).move_to_element(words(driver)[number]).perform()
+        assert in_cell(brightest(driver), 0, number)
+    ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+    assert brightest(driver) is None
+
+
+def test_a_click_keeps_the_map_and_tells_the_words_figures(opened):
+    driver = opened(page(made()))
+    words(driver)[1].click()
+    ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+    assert in_cell(brightest(driver), 0, 1)
+    facts = driver.find_element(By.CLASS_NAME, "facts").text
+    assert facts.startswith("dog: probability 0.85, gate 0.35")
+    assert "upper left" in facts
+
+
+def test_a_tap_shows_the_map(opened):
+    driver = opened(page(made()))
+    finger = {"x": 0, "y": 0}
+    box = words(driver)[3].rect
+    finger = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [finger]})
+    driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    WebDriverWait(driver, 5).until(lambda d: pressed(d) == "on")
+    assert in_cell(brightest(driver), 0, 3)
+
+
+def test_arrow_keys_home_end_and_escape_move_through_the_sentence(opened):
+    driver = opened(page(made()))
+    body = driver.find_element(By.TAG_NAME, "body")
+    seen = []
+    for key in (
+        Keys.ARROW_RIGHT,
+        Keys.ARROW_RIGHT,
+        Keys.ARROW_LEFT,
+        Keys.END,
+        Keys.ARROW_RIGHT,
+        Keys.HOME,
+        Keys.ESCAPE,
+    ):
+        body.send_keys(key)
+        seen.append(pressed(driver))
+    assert seen == ["a", "dog", "a", "grass", "grass", "a", None]
+
+
+def test_the_words_are_reached_by_tab_and_moved_through_by_arrows_with_the_focus(opened):
+    driver = opened(page(made()))
+    chain = ActionChains(driver)
+    chain.send_keys(Keys.TAB, Keys.TAB).perform()  # the picture, then the sentence
+    assert driver.switch_to.active_element.text.startswith("a")
+    ActionChains(driver).send_keys(Keys.ARROW_RIGHT).perform()
+    ActionChains(driver).send_keys(Keys.ARROW_RIGHT).perform()
+    assert driver.switch_to.active_element.text.startswith("dog")
+    assert pressed(driver) == "dog"
+    # One stop for the whole sentence: the next tab leaves it.
+    ActionChains(driver).send_keys(Keys.TAB).perform()
+    assert driver.switch_to.active_element.get_attribute("id") == "back"
+
+
+def test_play_reads_the_sentence_to_its_end_and_pause_stops_it(opened):
+    driver = opened(page(caption("a dog runs", size=(600, 400))))
+    play = driver.find_element(By.ID, "play")
+    play.click()
+    assert pressed(driver) == "a" and "Pause" in play.text
+    WebDriverWait(driver, 5, 0.05).until(lambda d: pressed(d) == "dog")
+    play.click()
+    assert "Play" in play.text
+    time.sleep(1.2)
+    assert pressed(driver) == "dog"
+    play.click()
+    WebDriverWait(driver, 6, 0.05).until(lambda d: "Play" in play.text)
+    assert pressed(driver) == "runs"
+
+
+def test_hovering_a_place_lights_the_words_that_looked_there(opened):
+    driver = opened(page(made()))
+    stage = driver.find_element(By.CLASS_NAME, "stage")
+    size = stage.size
+    # The third cell of the first row: "runs" looked there most, its neighbours a little.
+    x, y = (2.5 / 6 - 0.5) * size["width"], (0.5 / 4 - 0.5) * size["height"]
+    ActionChains(driver).move_to_element_with_offset(stage, round(x), round(y)).perform()
+    strength = "return Number(arguments[0].style.getPropertyValue('--here'))"
+    glow = [driver.execute_script(strength, word) for word in words(driver)]
+    assert glow.index(max(glow)) == 2 and glow[5] == 0
+    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here: runs")
+    ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
+    assert not driver.find_elements(By.CSS_SELECTOR, ".lit")
+
+
+def test_the_picture_is_explored_by_keyboard_too(opened):
+    driver = opened(page(made()))
+    stage = driver.find_element(By.CLASS_NAME, "stage")
+    stage.send_keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_LEFT)
+    assert "row 1, column 3" in driver.find_element(By.ID, "live").get_attribute("textContent")
+    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here: runs")
+
+
+def test_choosing_an_alternative_shows_its_words_and_maps(opened):
+    driver = opened(page(made(alternatives=("two cats", "a horse"))))
+    others = driver.find_elements(By.CSS_SELECTOR, "#others-0 button")
+    assert [button.text.split("\n")[0] for button in others] == [TEXT, "two cats", "a horse"]
+    others[1].click()
+    assert [word.text for word in words(driver)] == ["two", "cats"]
+    words(driver)[1].click()
+    assert in_cell(brightest(driver), 0, 1)
+
+
+def test_blocks_opacity_and_scale_change_the_drawing(opened):
+    driver = opened(page(made()))
+    words(driver)[1].click()
+    shot = "return document.querySelector('canvas').toDataURL()"
+    seen = {driver.execute_script(shot)}
+    driver.find_element(By.ID, "blocks").click()
+    seen.add(driver.execute_script(shot))
+    driver.find_element(By.ID, "opacity").send_keys(Keys.ARROW_LEFT * 20)
+    seen.add(driver.execute_script(shot))
+    assert len(seen) == 3
+    assert pressed(driver) == "dog"  # the slider's arrow keys are its own
+    assert "even" in driver.find_element(By.ID, "ticks").text
+    driver.find_element(By.ID, "per-word").click()
+    assert "word's peak" in driver.find_element(By.ID, "ticks").text
+
+
+def test_the_chosen_place_of_a_hard_model_is_outlined(opened):
+    driver = opened(page(made(hard=True)))
+    words(driver)[4].click()
+    stage, mark = (
+        driver.find_element(By.CLASS_NAME, "stage").rect,
+        driver.find_element(By.CSS_SELECTOR, ".mark.place").rect,
+    )
+    assert mark["x"] - stage["x"] == pytest.approx(4 * stage["width"] / 6, abs=1)
+    assert mark["y"] - stage["y"] == pytest.approx(0, abs=1)
+    assert mark["width"] == pytest.approx(stage["width"] / 6, abs=1)
+
+
+def test_models_side_by_side_move_together(opened):
+    one = made()
+    two = dataclasses.replace(caption("a big dog runs", size=(600, 400), grid=(8, 8)), picture=one.picture)
+    driver = opened(page_of([("soft", one), ("hard", two)]))
+    ActionChains(driver).move_to_element(words(driver, 0)[1]).perform()
+    assert (pressed(driver, 0), pressed(driver, 1)) == ("dog", "dog")
+    assert in_cell(brightest(driver, 0), 0, 1) and in_cell(brightest(driver, 1), 0, 2, 8, 8)
+    words(driver, 1)[1].click()
+    assert (pressed(driver, 0), pressed(driver, 1)) == (None, "big")
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_every_text_has_the_contrast_that_wcag_asks_for(opened, browser, name):  # noqa: F811
+    scheme(browser, name)
+    driver = opened(page(made(alternatives=("two cats",))))
+    driver.find_element(By.TAG_NAME, "summary").click()
+    words(driver)[1].click()
+    stage = driver.find_element(By.CLASS_NAME, "stage")
+    corner = round(-0.45 * stage.size["width"]), round(-0.45 * stage.size["height"])
+    ActionChains(driver).move_to_element_with_offset(stage, *corner).perform()  # some words are lit as well
+    assert driver.find_elements(By.CSS_SELECTOR, ".lit")
+    measured = contrasts(driver)
+    assert len(measured) > 20
+    assert {text: ratio for text, ratio in measured.items() if ratio < 4.5} == {}
+
+
+def test_everything_to_operate_has_a_name_and_is_large_enough(opened):
+    driver = opened(page(made(alternatives=("two cats",))))
+    controls = driver.find_elements(By.CSS_SELECTOR, "button, input, [tabindex='0'], img, summary")
+    assert len(controls) > 10
+    for control in controls:
+        assert control.accessible_name, control.get_attribute("outerHTML")[:80]
+        if control.tag_name == "button":
+            assert min(control.size["width"], control.size["height"]) >= 24
+
+
+def test_with_reduced_motion_nothing_fades_and_reading_is_slower(opened, browser):  # noqa: F811
+    feature = {"name": "prefers-reduced-motion", "value": "reduce"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    driver = opened(page(made()))
+    assert driver.find_element(By.TAG_NAME, "canvas").value_of_css_property("transition-duration") in ("0s", "")
+    driver.find_element(By.ID, "play").click()
+    time.sleep(1.1)
+    assert pressed(driver) == "a"
+
+
+def test_a_hostile_name_runs_nothing(opened):
+    evil = '</script><script>document.title="run"</script><img src=x onerror=\'document.title="run"\'>'
+    driver = opened(page(caption("a " + evil.replace(" ", "_"), name=evil, alternatives=(evil,))))
+    words(driver)[1].click()
+    assert driver.title != "run"
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(opened, browser):  # noqa: F811
+    metrics = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        driver = opened(page(made(alternatives=("two cats",))))
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_caption_without_words_opens(opened):
+    driver = opened(page(caption("")))
+    driver.find_element(By.ID, "play").click()
+    driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ARROW_RIGHT)
+    assert words(driver) == []
