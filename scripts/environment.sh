@@ -2,17 +2,24 @@
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 
-# The first Python of at least 3.10; PYTHON=/path/to/python goes first where it is set.
+# The first Python of at least 3.10, or the one that PYTHON names.
 find_python() {
-    local candidate
-    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.10 python; do
+    local candidate candidates=(python3 python3.13 python3.12 python3.11 python3.10 python)
+    if [ -n "${PYTHON:-}" ]; then
+        candidates=("$PYTHON")
+    fi
+    for candidate in "${candidates[@]}"; do
         if command -v "$candidate" >/dev/null 2>&1 &&
-            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
             command -v "$candidate"
             return
         fi
     done
-    say "no Python of version 3.10 or newer was found. Install one, or name it: PYTHON=/path/to/python $0"
+    if [ -n "${PYTHON:-}" ]; then
+        say "PYTHON=$PYTHON is not a Python of version 3.10 or newer"
+    else
+        say "no Python of version 3.10 or newer was found. Install one, or name it: PYTHON=/path/to/python $0"
+    fi
     return 1
 }
 
