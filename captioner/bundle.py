@@ -139,7 +139,7 @@ def write(folder: Path, files: Mapping[str, Path | bytes], manifest: Manifest, v
         vocabulary.save(fresh / VOCABULARY)
         records = {path.name: _record(path) for path in sorted(fresh.iterdir())}
         if sibling(manifest.encoder.file) is not None:
-            records[manifest.encoder.file] = _record(folder / manifest.encoder.file)
+            records[manifest.encoder.file] = _record(fresh / manifest.encoder.file)
         whole = replace(manifest, files=records)
         (fresh / MANIFEST).write_text(
             json.dumps(whole.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"

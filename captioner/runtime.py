@@ -5,7 +5,8 @@ The graphs, with B images, K hypotheses each, L = rows x cols places and V words
     encoder.onnx  pixels uint8 (B, S, S, 3) -> annotations (B, L, D)
     begin.onnx    annotations -> shared.* (B, ...), own.* (B, 1, ...)
     decoder.onnx  words int64 (B, K), shared.*, own.* (B, K, ...)
-                  -> log_probabilities (B, K, V), alpha (B, K, L), gate (B, K), own.* after the word
+                  -> log_probabilities (B, K, V), alpha (B, K, L), gate (B, K), and next.*: what own.* is
+                  after the word (a graph's input and output cannot have the same name)
                   A hard model also takes noise (B, K, L) and chosen (a scalar, 0 or 1): its context is the
                   place argmax(log alpha + noise) where chosen is 1, and the expectation where it is 0; and it
                   gives place int64 (B, K).
@@ -57,9 +58,8 @@ class OnnxBackend:
         self._begun = [output.name for output in self._begin.get_outputs()]
         self._after = [output.name for output in self._decoder.get_outputs()]
         needed = {i.name for i in self._decoder.get_inputs()} - set(asked)
-        passed = {name for name in self._after if name.startswith("own.")}
-        passed |= {name for name in self._begun if name.startswith("shared.")}
-        if needed != passed or not passed.issubset({*self._begun}):
+        passed = {name.replace("next.", "own.", 1) for name in self._after if name.startswith("next.")}
+        if needed != set(self._begun) or passed != {name for name in needed if name.startswith("own.")}:
             raise CaptionerError(f"{bundle.folder}: {BEGIN} and {DECODER} don't pass on the same state")
 
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
@@ -69,7 +69,8 @@ class OnnxBackend:
 
     def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> OnnxState:
         values = self._begin.run(self._begun, {"annotations": annotations.values})
-        shared, own = _parts(dict(zip(self._begun, values, strict=True)))
+        begun = dict(zip(self._begun, values, strict=True))
+        shared, own = _part(begun, "shared."), _part(begun, "own.")
         keys = annotations.keys
         if keys is None:
             keys = np.arange(len(annotations.values), dtype=np.uint32)
@@ -89,10 +90,9 @@ class OnnxBackend:
             else:
                 feeds["noise"] = np.zeros((images, hypotheses, cells), np.float32)
         told = dict(zip(self._after, self._decoder.run(self._after, feeds), strict=True))
-        _, own = _parts(told)
         return Step(
             told["log_probabilities"],
-            replace(state, own=own, time=state.time + 1),
+            replace(state, own=_part(told, "next."), time=state.time + 1),
             told["alpha"],
             told["gate"],
             told["place"] if state.look != "expected" else None,
@@ -117,11 +117,9 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _parts(tensors: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The shared and the own tensors by their names without the prefix."""
-    shared = {name[7:]: value for name, value in tensors.items() if name.startswith("shared.")}
-    own = {name[4:]: value for name, value in tensors.items() if name.startswith("own.")}
-    return shared, own
+def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The tensors with a prefix, by their names without it."""
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _session(path: Path, threads: int, inputs: list[str], outputs: list[str]) -> Any:
