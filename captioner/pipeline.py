@@ -157,7 +157,7 @@ class Captioner:
         numbers = self.backend.vocabulary.encode(text)
         annotations = self.backend.encode(pixels[None])
         ((found,),) = force(self.backend, annotations, [[numbers]], self.options(**options))
-        return _caption(found, self.backend, picture, tokens)
+        return caption_of(found, self.backend, picture, tokens)
 
     def options(self, **options: Any) -> SearchOptions:
         """The model's own defaults with these instead, checked against its vocabulary.
@@ -226,14 +226,14 @@ class Captioner:
         captions: list[Caption | Failure] = []
         for picture, some in zip(pictures, found, strict=True):
             if some:
-                best, *rest = (_caption(each, self.backend, picture) for each in some)
+                best, *rest = (caption_of(each, self.backend, picture) for each in some)
                 captions.append(replace(best, alternatives=tuple(rest)))
             else:
                 captions.append(Failure(picture.name, f"{picture.name}: no sentence meets all constraints at once"))
         return captions
 
 
-def _caption(found: Hypothesis, backend: Backend, picture: Picture, tokens: Sequence[str] | None = None) -> Caption:
+def caption_of(found: Hypothesis, backend: Backend, picture: Picture, tokens: Sequence[str] | None = None) -> Caption:
     """A hypothesis as words; `tokens` are shown for the words that the vocabulary doesn't have."""
     vocabulary: Vocabulary = backend.vocabulary
     rows, cols = backend.rows, backend.cols

@@ -38,7 +38,7 @@ def context(weights: Tensor, annotations: Tensor) -> Tensor:
     return torch.bmm(weights, annotations)
 
 
-def gumbel(shape: torch.Size, generator: torch.Generator | None, like: Tensor) -> Tensor:
+def gumbel(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
     """Noise g such that argmax(log alpha + g) is a sample of Multinoulli(alpha)."""
     uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
     return -torch.log(-torch.log(uniform.clamp_min(1e-20)).clamp_min(1e-20))

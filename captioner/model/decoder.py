@@ -84,10 +84,10 @@ class Decoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=self.settings.embedding_size**-0.5)
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
-            for gate in self.from_context.weight[:, -n:].split(n):
+            for gate in torch.split(self.from_context.weight[:, -n:], n):
                 nn.init.orthogonal_(gate)
             for layer in (self.from_word, *self.upper):
-                layer.bias[n : 2 * n] = 1.0  # type: ignore[index,operator,union-attr]
+                layer.bias[n : 2 * n] = 1.0
 
     # --- decoding: one word at a time -------------------------------------------------------------
 
@@ -127,7 +127,13 @@ class Decoder(nn.Module):
         return self.words(word, hidden, z), own, glance
 
     def advance(
-        self, shared: Tensors, own: Tensors, word: Tensor, noise: Tensor | None, chosen: Tensor | None
+        self,
+        shared: Tensors,
+        own: Tensors,
+        word: Tensor,
+        chosen: Tensor | None = None,
+        noise: Tensor | None = None,
+        place: Tensor | None = None,
     ) -> tuple[Tensors, Tensor, Tensor, Glance]:
         """One step of attention and LSTM; `word` is the embedded words' part of the gates, (B, K, 4n).
 
@@ -135,12 +141,10 @@ class Decoder(nn.Module):
         """
         h, c = own["h0"], own["c0"]
         query = own[f"h{len(self.upper)}"]  # h_{t-1} of the top layer
-        alpha = F.softmax(
-            self.score(shared["keys"], query) / self.settings.attention.temperature, -1
-        )  # (B, K, L)
-        weights, place = alpha, None
+        alpha = F.softmax(self.score(shared["keys"], query) / self.settings.attention.temperature, -1)  # (B, K, L)
+        weights = alpha
         if chosen is not None:  # hard: rows marked as chosen look at one place only
-            place = attention.choose(alpha, noise)
+            place = attention.choose(alpha, noise) if place is None else place
             single = F.one_hot(place, alpha.shape[-1]).to(alpha.dtype)
             mask = chosen.to(alpha.dtype).unsqueeze(-1)
             weights = mask * single + (1 - mask) * alpha
@@ -186,6 +190,7 @@ class Decoder(nn.Module):
         *,
         chosen: Tensor | None = None,  # (B, K) bool: rows that look at a sampled place (hard attention)
         generator: torch.Generator | None = None,  # of the samples
+        places: Tensor | None = None,  # (B, K, C): look there in place of sampling
         own_words: float = 0.0,  # scheduled sampling: chance that a step is fed the model's own last word
     ) -> Reading:
         shared, own = self.begin(annotations)
@@ -204,13 +209,14 @@ class Decoder(nn.Module):
                 now = word[:, :k, t]
             else:
                 now = self._enter(self._feed(inputs[:, :k, t], said, own_words, generator))
-            noise = None
+            hard: dict[str, Tensor] = {}
             if chosen is not None:
-                places = torch.Size((images, k, annotations.shape[1]))
-                noise = attention.gumbel(places, generator, annotations)
-            own, hidden, z, glance = self.advance(
-                shared, own, self.from_word(now), noise, None if chosen is None else chosen[:, :k]
-            )
+                hard["chosen"] = chosen[:, :k]
+                if places is not None:
+                    hard["place"] = places[:, :k, t]
+                else:
+                    hard["noise"] = attention.gumbel((images, k, annotations.shape[1]), generator, annotations)
+            own, hidden, z, glance = self.advance(shared, own, self.from_word(now), **hard)
             if word is None:
                 with torch.no_grad():
                     said = self.words(now, hidden, z).softmax(-1)

@@ -128,9 +128,7 @@ class Encoder(nn.Module):
             if name in self.joined:
                 outputs.append(x)
         rows, cols = outputs[-1].shape[-2:]
-        outputs = [
-            y if y.shape[-2:] == (rows, cols) else F.adaptive_avg_pool2d(y, (rows, cols)) for y in outputs
-        ]
+        outputs = [y if y.shape[-2:] == (rows, cols) else F.adaptive_avg_pool2d(y, (rows, cols)) for y in outputs]
         return torch.cat(outputs, 1)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, int, int]:
@@ -181,9 +179,7 @@ def _annotation_stages(settings: EncoderSettings, shapes: dict[str, tuple[int, i
     fitting = [name for name, (_, stride) in shapes.items() if stride == settings.stride]
     if not fitting:
         strides = sorted({stride for _, stride in shapes.values()})
-        raise CaptionerError(
-            f"{settings.name} has no stage of stride {settings.stride}; it has strides {strides}"
-        )
+        raise CaptionerError(f"{settings.name} has no stage of stride {settings.stride}; it has strides {strides}")
     if settings.name.startswith("vgg"):
         return ("conv5",) if settings.stride == 16 else ("pool5",)
     return (fitting[-1],)
@@ -244,7 +240,8 @@ def _download(name: str) -> dict[str, Tensor]:
     except (OSError, RuntimeError) as error:
         raise CaptionerError(
             f"torchvision's weights for {name} are not here and could not be downloaded ({error}). "
-            f"Fetch {weights.url} on a machine with a network and put it at {file}, or set encoder.weights to a file's path."
+            f"Fetch {weights.url} on a machine with a network and put it at {file}, "
+            "or set encoder.weights to a file's path."
         ) from error
     return state
 
@@ -263,7 +260,8 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise CaptionerError(f"encoder.weights: {path} is not a state dict ({error})") from error
     if not isinstance(state, dict):
         raise CaptionerError(f"encoder.weights: {path} holds a {type(state).__name__}, not a state dict")
-    return state.get("state_dict", state)
+    inner: dict[str, Tensor] = state.get("state_dict", state)  # some publish it one level down
+    return inner
 
 
 def _fit(net: nn.Module, state: dict[str, Tensor], source: str) -> None:
@@ -271,9 +269,7 @@ def _fit(net: nn.Module, state: dict[str, Tensor], source: str) -> None:
     own = net.state_dict()
     optional = ("classifier.", "fc.", "avgpool.")
     missing = [
-        k
-        for k in own
-        if k not in state and not k.startswith(optional) and not k.endswith("num_batches_tracked")
+        k for k in own if k not in state and not k.startswith(optional) and not k.endswith("num_batches_tracked")
     ]
     extra = [k for k in state if k not in own and not k.startswith(optional)]
     wrong = [

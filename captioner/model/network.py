@@ -44,6 +44,4 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], source: str) -> N
     if problems:
         more = f" … and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise CaptionerError(f"{source} does not fit the model: {'; '.join(problems[:5])}{more}")
-    network.load_state_dict(
-        {k: v.to(torch.float32) if v.is_floating_point() else v for k, v in state.items()}
-    )
+    network.load_state_dict({k: v.to(torch.float32) if v.is_floating_point() else v for k, v in state.items()})

@@ -50,9 +50,7 @@ def loss(
     log_p = -F.cross_entropy(reading.logits, reading.targets, reduction="none")  # (N,)
     smoothed = log_p
     if label_smoothing:
-        smoothed = -F.cross_entropy(
-            reading.logits, reading.targets, reduction="none", label_smoothing=label_smoothing
-        )
+        smoothed = -F.cross_entropy(reading.logits, reading.targets, reduction="none", label_smoothing=label_smoothing)
     total = -smoothed.sum() / captions
     spread = -(reading.alpha * torch.log(reading.alpha.clamp_min(1e-20))).sum(-1)  # H[alpha_t], (N,)
     cover = doubly_stochastic_term(reading, captions)
@@ -78,9 +76,7 @@ def loss(
 
 def doubly_stochastic_term(reading: Reading, captions: int) -> Tensor:
     """Mean over captions of sum_i (1 - sum_t alpha_ti)^2."""
-    sums = torch.zeros(
-        captions, reading.alpha.shape[1], dtype=reading.alpha.dtype, device=reading.alpha.device
-    )
+    sums = torch.zeros(captions, reading.alpha.shape[1], dtype=reading.alpha.dtype, device=reading.alpha.device)
     rows, index = torch.unique(reading.row, return_inverse=True)
     sums = sums[: len(rows)].index_add(0, index, reading.alpha)
     return ((1 - sums) ** 2).sum() / captions

@@ -22,9 +22,7 @@ class EncoderSettings(Settings):
         description="`auto` (the Lite packages for Lite, torchvision's own for the rest), `none`, `torchvision`, "
         "`package`, or the path of a safetensors file or state dict.",
     )
-    size: int = Field(
-        256, ge=32, le=1024, description="Side of the square the picture is squashed to, in pixels."
-    )
+    size: int = Field(256, ge=32, le=1024, description="Side of the square the picture is squashed to, in pixels.")
     annotations: tuple[str, ...] = Field(
         (),
         description="Stages whose outputs, joined along the channels, are the annotations; a finer grid is averaged "
@@ -42,9 +40,7 @@ class EncoderSettings(Settings):
 class AttentionSettings(Settings):
     """How the decoder looks at the annotations (Xu et al. 2015, section 4)."""
 
-    mode: Literal["soft", "hard"] = Field(
-        "soft", description="`soft`: expectation; `hard`: one sampled place."
-    )
+    mode: Literal["soft", "hard"] = Field("soft", description="`soft`: expectation; `hard`: one sampled place.")
     size: int = Field(256, ge=1, description="A: width of the additive score's hidden layer.")
     gate: bool = Field(True, description="Scale the context by beta_t = sigmoid(f_beta(h)).")
     temperature: float = Field(1.0, gt=0, description="Scores are divided by it before the softmax.")
@@ -53,7 +49,7 @@ class AttentionSettings(Settings):
 class ModelSettings(Settings):
     """The LSTM decoder."""
 
-    attention: AttentionSettings = Field(default_factory=AttentionSettings)  # type: ignore[arg-type]
+    attention: AttentionSettings = Field(default_factory=AttentionSettings)
     annotation_size: int | None = Field(
         512,
         ge=1,
@@ -61,23 +57,17 @@ class ModelSettings(Settings):
     )
     embedding_size: int = Field(512, ge=1, description="m: width of a word's embedding.")
     hidden_size: int = Field(512, ge=1, description="n: width of the LSTM.")
-    layers: int = Field(
-        1, ge=1, le=8, description="LSTM layers, with residual connections from the second on."
-    )
+    layers: int = Field(1, ge=1, le=8, description="LSTM layers, with residual connections from the second on.")
     output_word: bool = Field(True, description="Deep output reads E y_{t-1}.")
     output_hidden: bool = Field(True, description="Deep output reads L_h h_t.")
     output_context: bool = Field(True, description="Deep output reads L_z z_t.")
     tied: bool = Field(True, description="The output layer shares the word embedding's matrix.")
     dropout: float = Field(0.5, ge=0, lt=1, description="On the deep output's sum and between LSTM layers.")
-    embedding_dropout: float = Field(
-        0.0, ge=0, lt=1, description="On the embedded words that enter the LSTM."
-    )
+    embedding_dropout: float = Field(0.0, ge=0, lt=1, description="On the embedded words that enter the LSTM.")
     annotation_dropout: float = Field(0.0, ge=0, lt=1, description="On the projected annotations.")
 
     @model_validator(mode="after")
     def _has_an_output(self) -> ModelSettings:
         if not (self.output_word or self.output_hidden or self.output_context):
-            raise ValueError(
-                "the deep output needs at least one of output_word, output_hidden, output_context"
-            )
+            raise ValueError("the deep output needs at least one of output_word, output_hidden, output_context")
         return self

@@ -29,9 +29,7 @@ class DataSettings(Settings):
     root: Path = Field(Path("data"), description="Paths below are relative to it; `~` is expanded.")
     train: tuple[SourceSettings, ...] = Field(description="Sources of the training split, combined.")
     val: tuple[SourceSettings, ...] = Field(description="Sources of the validation split.")
-    minimum_count: int = Field(
-        5, ge=1, description="A word is learnt when the training captions hold it this often."
-    )
+    minimum_count: int = Field(5, ge=1, description="A word is learnt when the training captions hold it this often.")
     maximum_length: int = Field(20, ge=2, description="Longer training captions are cut after so many words.")
     allow_missing: bool = Field(False, description="Go on without images that are listed but missing.")
 
@@ -58,9 +56,7 @@ class ScheduleSettings(Settings):
     warmup: int = Field(500, ge=0, description="Steps of linear warm-up.")
     floor: float = Field(0.05, ge=0, le=1, description="Cosine ends at this share of the learning rate.")
     factor: float = Field(0.5, gt=0, lt=1, description="Plateau multiplies the rate by this.")
-    patience: int = Field(
-        1, ge=0, description="Plateau waits for so many validations without a better score."
-    )
+    patience: int = Field(1, ge=0, description="Plateau waits for so many validations without a better score.")
 
 
 class ScheduledSamplingSettings(Settings):
@@ -77,9 +73,7 @@ class HardSettings(Settings):
     reward: float = Field(1.0, ge=0, description="lambda_r: weight of the score-function term.")
     entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")
     baseline: float = Field(0.9, ge=0, lt=1, description="Decay of the moving-average baseline.")
-    expected: float = Field(
-        0.5, ge=0, le=1, description="Share of rows that use the expectation in place of a sample."
-    )
+    expected: float = Field(0.5, ge=0, le=1, description="Share of rows that use the expectation in place of a sample.")
 
 
 class TuneSettings(Settings):
@@ -99,11 +93,10 @@ class SelfCriticalSettings(Settings):
         "leave_one_out",
         description="What a reward is compared with: the greedy caption, or the image's other samples.",
     )
-    learning_rate: float = Field(
-        5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up."
-    )
+    learning_rate: float = Field(5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up.")
     temperature: float = Field(1.0, gt=0)
     maximum_length: int = Field(18, ge=2)
+    references: int = Field(1, ge=1, description="Leave out images with fewer captions: their rewards are noise.")
 
     @model_validator(mode="after")
     def _has_others(self) -> SelfCriticalSettings:
@@ -118,15 +111,11 @@ class ValidationSettings(Settings):
     every: int = Field(1, ge=1, description="Epochs between validations.")
     images: int | None = Field(1000, ge=1, description="Validate on the first so many; absent: all.")
     beam: int = Field(3, ge=1)
-    length_power: float = Field(
-        0.7, ge=0, description="Length normalisation of the beam: score / length^power."
-    )
+    length_power: float = Field(0.7, ge=0, description="Length normalisation of the beam: score / length^power.")
     maximum_length: int = Field(20, ge=2)
     batch: int = Field(32, ge=1)
     score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")
-    patience: int | None = Field(
-        None, ge=1, description="Stop after so many validations without a better score."
-    )
+    patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better score.")
     samples: int = Field(4, ge=0, description="Captions logged with their attention each time.")
 
 
@@ -146,9 +135,7 @@ class TrainingSettings(Settings):
     hard: HardSettings = Field(default_factory=lambda: HardSettings())
     tune: TuneSettings = Field(default_factory=lambda: TuneSettings())
     scst: SelfCriticalSettings | None = Field(None, description="The self-critical stage; absent: none.")
-    ema: float | None = Field(
-        None, gt=0, lt=1, description="Decay of the moving average of the weights; absent: none."
-    )
+    ema: float | None = Field(None, gt=0, lt=1, description="Decay of the moving average of the weights; absent: none.")
     precision: Literal["float32", "bfloat16", "float16"] = Field("float32", description="Autocast type.")
     compile: bool = Field(False, description="torch.compile the decoder.")
     start_from: Path | None = Field(None, description="Weights of a run or bundle to begin with.")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from captioner import images
 from captioner.errors import CaptionerError
+from captioner.files import write_atomically
 from captioner.model.encoder import Encoder
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
@@ -69,9 +70,7 @@ class Features:
             shard = np.load(listing.with_suffix(".npy"), mmap_mode="r")
             expected = (len(keys), 1 + maker.flip, *maker.shape)
             if shard.shape != expected or shard.dtype != np.float16:
-                raise CaptionerError(
-                    f"{listing.with_suffix('.npy')} is damaged: {shard.shape}, expected {expected}"
-                )
+                raise CaptionerError(f"{listing.with_suffix('.npy')} is damaged: {shard.shape}, expected {expected}")
             self.rows.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
             self.shards.append(shard)
 
@@ -197,15 +196,11 @@ def _encode_on(encoder: Encoder, device: str) -> Encode:
 def _check_maker(folder: Path, maker: Maker) -> None:
     manifest = folder / "cache.json"
     if not manifest.is_file():
-        raise CaptionerError(
-            f"{folder} is not a feature cache: it has no cache.json; run `captioner features`"
-        )
+        raise CaptionerError(f"{folder} is not a feature cache: it has no cache.json; run `captioner features`")
     try:
         found: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CaptionerError(
-            f"{manifest} is damaged ({error}); remove {folder} and run `captioner features`"
-        ) from None
+        raise CaptionerError(f"{manifest} is damaged ({error}); remove {folder} and run `captioner features`") from None
     expected = json.loads(json.dumps(asdict(maker)))
     differing = [f"{k}: {found.get(k)!r}, needed {v!r}" for k, v in expected.items() if found.get(k) != v]
     if differing:
@@ -221,13 +216,3 @@ def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: lis
         os.fsync(file.fileno())
     part.replace(final)
     write_atomically(final.with_suffix(".json"), json.dumps(keys, ensure_ascii=False).encode())
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All or nothing: a temporary name, synced, renamed."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

@@ -1,0 +1,90 @@
+"""TorchBackend: the torch half of the interface that search is written over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from captioner.backend import Annotations, Look, State, Step, gumbel_noise
+from captioner.model.network import Network
+from captioner.text import Vocabulary
+
+
+@dataclass(frozen=True)
+class TorchState(State):
+    """The decoder's tensors, and what a hard model's draws need."""
+
+    look: Look
+    seed: int
+    keys: NDArray[np.uint32]  # (B,)
+    time: int = 0
+
+
+class TorchBackend:
+    """A network ready to decode, on any device."""
+
+    def __init__(
+        self, network: Network, vocabulary: Vocabulary, device: str | torch.device = "cpu", look: Look = "expected"
+    ) -> None:
+        self.network = network.to(device).eval()
+        self.vocabulary = vocabulary
+        self.device = torch.device(device)
+        self.look = look
+        self.image_size = network.encoder.settings.size
+        self.rows, self.cols = network.encoder.grid()
+
+    @torch.inference_mode()
+    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        values = self.network.encode(torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device))
+        keys = np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
+        return Annotations(values, self.rows, self.cols, keys)
+
+    @torch.inference_mode()
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> TorchState:
+        shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
+        keys = annotations.keys
+        if keys is None:
+            keys = np.arange(len(annotations.values), dtype=np.uint32)
+        hard = self.network.decoder.hard
+        return TorchState(shared, own, (look or self.look) if hard else "expected", seed, keys)
+
+    @torch.inference_mode()
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        assert isinstance(state, TorchState)
+        chosen = noise = None
+        if state.look != "expected":
+            chosen = torch.ones(words.shape, dtype=torch.bool, device=self.device)
+        if state.look == "sampled":
+            drawn = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], self.rows * self.cols)
+            noise = torch.from_numpy(drawn).to(self.device)
+        logits, own, glance = self.network.decoder.step(
+            state.shared, state.own, torch.from_numpy(words).to(self.device), noise=noise, chosen=chosen
+        )
+        return Step(
+            torch.log_softmax(logits, -1).cpu().numpy(),
+            replace(state, own=own, time=state.time + 1),
+            glance.alpha.cpu().numpy(),
+            glance.gate.cpu().numpy(),
+            None if glance.place is None else glance.place.cpu().numpy(),
+        )
+
+    @torch.inference_mode()
+    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+        index = torch.from_numpy(parents).to(self.device)  # (B, K)
+        row = torch.arange(len(parents), device=self.device).unsqueeze(1)
+        return replace(state, own={name: value[row, index] for name, value in state.own.items()})
+
+    @torch.inference_mode()
+    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+        assert isinstance(state, TorchState)
+        index = torch.from_numpy(images).to(self.device)
+        return replace(
+            state,
+            shared={name: value[index] for name, value in state.shared.items()},
+            own={name: value[index] for name, value in state.own.items()},
+            keys=state.keys[images],
+        )

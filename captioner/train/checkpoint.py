@@ -1,0 +1,68 @@
+"""Checkpoints: one safetensors file with everything needed to go on bit-exactly, replaced atomically.
+
+Tensors: `network.*`, `average.*` (EMA), `optimizer.*`, `rng.*`. The rest (position, baseline, schedule,
+best score, running sums) is JSON in the file's header.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from captioner.errors import CaptionerError
+from captioner.files import write_atomically
+
+LAST = "last.safetensors"
+
+
+def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """All or nothing; a failed write (a full disk) leaves the file that was there."""
+    # safetensors refuses tensors that share memory, as tied embeddings do: each is written on its own.
+    data = save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, {"state": json.dumps(state)})
+    try:
+        write_atomically(path, data)
+    except OSError as error:
+        kept = f"the last good one is {path}" if path.exists() else "there is none before it"
+        raise CaptionerError(f"the checkpoint {path} could not be written ({error}); {kept}") from error
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and state of a checkpoint."""
+    try:
+        with safe_open(path, "pt") as file:
+            state = json.loads((file.metadata() or {}).get("state", "{}"))
+            return {key: file.get_tensor(key) for key in file.keys()}, state  # noqa: SIM118
+    except FileNotFoundError:
+        raise CaptionerError(f"no checkpoint at {path}") from None
+    except (SafetensorError, ValueError) as error:
+        raise CaptionerError(f"the checkpoint {path} is damaged ({error})") from error
+
+
+def part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors below a prefix, without it."""
+    return {k[len(prefix) + 1 :]: v for k, v in tensors.items() if k.startswith(prefix + ".")}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's moments as flat tensors, `NUMBER.NAME`."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{number}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """The reverse; learning rates are set by the loop at each step."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

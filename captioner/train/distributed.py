@@ -1,0 +1,67 @@
+"""Several processes, as `torchrun` starts them: who am I, and what needs all of us."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process among all; alone where torchrun didn't start it."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Only the leader writes files and speaks."""
+        return self.rank == 0
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.size > 1:
+            value = value.clone()
+            dist.all_reduce(value)
+        return value
+
+    def gather(self, value: Any) -> list[Any]:
+        """Everyone's value, by rank."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    def any(self, flag: bool) -> bool:
+        """Whether anyone's flag is set (a signal reaches the processes at different steps)."""
+        return bool(self.total(torch.tensor(float(flag), device=self.device)).item()) if self.size > 1 else flag
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def join(device: str | None) -> Iterator[Team]:
+    """The team torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
+    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if chosen == "cuda" and size > 1:
+        chosen = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        torch.cuda.set_device(chosen)
+    if size > 1:
+        dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo")
+    try:
+        yield Team(rank, size, torch.device(chosen))
+    finally:
+        if size > 1:
+            dist.destroy_process_group()

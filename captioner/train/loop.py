@@ -1,0 +1,403 @@
+"""The training loop: teacher-forced captions, soft or hard, then optionally the self-critical stage.
+
+Read top-down: `train` opens a run, `Loop.go` walks epochs and steps, `Loop._step` is one batch. All that
+changes as it goes is in `Progress`, the network, the optimiser and the average, and goes into the
+checkpoint. What is random is drawn from generators seeded by (seed, epoch, step), and dropout from torch's
+own, which the checkpoint holds: a run that was killed ends with the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from captioner.errors import CaptionerError
+from captioner.files import write_atomically
+from captioner.model import objective
+from captioner.model.backend import TorchBackend
+from captioner.model.decoder import Reading
+from captioner.model.network import Network, load_weights
+from captioner.text import Vocabulary
+from captioner.train import checkpoint, schedule
+from captioner.train import config as configs
+from captioner.train.average import Average
+from captioner.train.bar import Bar, clock
+from captioner.train.config import Config
+from captioner.train.corpus import StepPlan, plan, tensors
+from captioner.train.distributed import Team
+from captioner.train.journal import Journal
+from captioner.train.selfcritical import SelfCritical
+from captioner.train.setup import make_optimizer, prepare
+from captioner.train.validation import validate
+
+LOG_EVERY = 50  # steps
+
+
+@dataclass
+class Progress:
+    """Where a run stands: the JSON part of a checkpoint."""
+
+    step: int = 0  # batches done
+    epoch: int = 0
+    position: int = 0  # batches of the epoch done
+    stage_steps: int = 0  # batches of the self-critical stage done
+    baseline: float | None = None  # of hard attention: moving average of a word's log p
+    plateaus: int = 0
+    best: float = -math.inf
+    best_epoch: int = -1
+    waiting: int = 0  # validations since the best
+    sums: dict[str, float] = field(default_factory=dict)  # since the last line of metrics.jsonl
+
+
+class Reader(nn.Module):
+    """Grids and captions to a reading, as one module, so that DistributedDataParallel sees one forward."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, grid: Tensor, inputs: Tensor, targets: Tensor, lengths: Tensor, **how: Any) -> Reading:
+        return self.network.decoder(self.network.annotations(grid), inputs, targets, lengths, **how)  # type: ignore[no-any-return]
+
+
+def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> Progress:
+    """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    torch.manual_seed(config.seed)
+    loop = Loop(config, folder, team, resume)
+    try:
+        with _interruptible() as interrupted:
+            loop.go(interrupted)
+    finally:
+        loop.journal.close()
+    return loop.progress
+
+
+class Loop:
+    def __init__(self, config: Config, folder: Path, team: Team, resume: bool) -> None:
+        self.config, self.settings, self.folder, self.team = config, config.training, folder, team
+        self.setup = prepare(config, team, Vocabulary.load(folder / "vocabulary.json") if resume else None)
+        self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
+        self.optimizer = make_optimizer(config, self.setup)
+        self.average = Average(self.setup, self.settings.ema)
+        self.generator = torch.Generator(device=team.device)
+        self.scaler = torch.amp.GradScaler(enabled=self.settings.precision == "float16" and team.device.type == "cuda")
+        self.progress = Progress()
+        self.critic: SelfCritical | None = None
+        if resume:
+            self._restore()
+        elif team.leads:
+            write_atomically(folder / "config.yaml", configs.dump(config))
+            self.vocabulary.save(folder / "vocabulary.json")
+        if team.rank:  # same weights everywhere, other dropout
+            torch.manual_seed(_seed(config.seed, self.progress.step, team.rank))
+        self.journal = Journal(folder, self.progress.step, writes=team.leads)
+
+    def go(self, interrupted: dict[str, bool]) -> None:
+        s, p = self.settings, self.progress
+        while p.epoch < s.epochs:
+            self._epoch(interrupted)
+            p.epoch, p.position = p.epoch + 1, 0
+            if p.epoch % s.validation.every == 0 or p.epoch == s.epochs:
+                self._validate()
+            self._save()
+            if s.validation.patience and p.waiting >= s.validation.patience:
+                self.journal.say(f"no better {s.validation.score} for {p.waiting} validations: stopped")
+                break
+        best = f"best {s.validation.score} {p.best:.1f} after epoch {p.best_epoch}"
+        self.journal.say(f"done: {best}, in {self.folder / 'best'}")
+
+    def _epoch(self, interrupted: dict[str, bool]) -> None:
+        s, p = self.settings, self.progress
+        self._enter_epoch()
+        steps = self._plan()
+        first, captions, inside = p.position, 0, 0.0
+        bar = Bar(len(steps)) if self.team.leads else None
+        began = time.monotonic()
+        try:
+            for step_plan, grid in self._batches(steps[first:], first):
+                now = time.monotonic()
+                value = self._step(step_plan, grid, len(steps))
+                inside += time.monotonic() - now
+                captions += step_plan.captions.size
+                spent = time.monotonic() - began
+                if bar:
+                    left = spent / (p.position - first) * (len(steps) - p.position)
+                    text = f"epoch {p.epoch + 1}/{s.epochs}, loss {value:.2f}, {captions / spent:.0f} captions/s"
+                    bar.show(p.position, text, left)
+                if p.position % LOG_EVERY == 0 or p.position == len(steps):
+                    self._log(len(steps))
+                if self.team.any(interrupted["flag"]):
+                    self._save()
+                    raise CaptionerError(
+                        f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
+                    )
+                if p.step % s.checkpoint_every == 0:
+                    self._save()
+        finally:
+            if bar:
+                bar.close()
+        rate = captions * self.team.size / max(spent, 1e-9) if captions else 0.0
+        outside = 1 - inside / spent if captions else 0.0  # not in forward, backward and optimiser
+        self.journal.timing(
+            epoch=p.epoch + 1,
+            steps=len(steps) - first,
+            seconds=round(spent, 2) if captions else 0.0,
+            captions_per_second=round(rate, 2),
+            outside_share=round(outside, 4),
+        )
+        if captions:
+            self.journal.say(f"epoch {p.epoch + 1}: {clock(spent)}, {rate:.0f} captions/s")
+
+    # --- one batch -----------------------------------------------------------------------------------
+
+    def _step(self, step_plan: StepPlan, grid: Tensor, steps: int) -> float:
+        """Loss, gradients and, when enough have been added up, the optimiser's step."""
+        s, p = self.settings, self.progress
+        self.generator.manual_seed(_seed(self.config.seed, p.epoch, p.position, self.team.rank))
+        rate = self._set_rate(steps)
+        moves = (p.position + 1) % s.accumulate == 0 or p.position + 1 == steps
+        held = nullcontext() if moves or self.team.size == 1 else self.reader.no_sync()  # type: ignore[operator]
+        with held:
+            total = self._critical_loss(step_plan, grid) if self.critic else self._loss(step_plan, grid)
+            # Steps of fewer captions (see corpus.plan) weigh less, so that every caption weighs the same.
+            share = min(1.0, step_plan.captions.size * self.team.size / (s.images * s.captions))
+            self.scaler.scale(total * share / s.accumulate).backward()  # type: ignore[no-untyped-call]
+        value = float(total.detach())
+        if self.team.any(not math.isfinite(value)):
+            last = self.folder / checkpoint.LAST
+            raise CaptionerError(
+                f"the loss became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
+                + (f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet")
+            )
+        if moves:
+            self.scaler.unscale_(self.optimizer)
+            if s.optimizer.clip:
+                learning = [x for _, x in self.setup.learnt() if x.grad is not None]
+                self._add(gradient=float(nn.utils.clip_grad_norm_(learning, s.optimizer.clip)), updates=1)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.average.update(p.step)
+        p.step += 1
+        p.position += 1
+        p.stage_steps += self.critic is not None
+        return value
+
+    def _loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
+        """Teacher forcing: the soft or the hard objective."""
+        s, p, hard = self.settings, self.progress, self.settings.hard
+        sampling = s.scheduled_sampling
+        own_words = min(sampling.maximum, max(0, p.epoch - sampling.start_epoch + 1) * sampling.increase)
+        sentences = [[self.setup.corpus.caption(c) for c in row] for row in step_plan.captions]
+        self.network.train()
+        reading = self._read(grid, sentences, chosen=self._sampled_rows(step_plan.captions.shape), own_words=own_words)
+        found = objective.loss(
+            reading,
+            step_plan.captions.size,
+            label_smoothing=s.label_smoothing,
+            doubly_stochastic=s.doubly_stochastic,
+            reward=hard.reward if p.baseline is not None else 0.0,  # no reward before there is a baseline
+            entropy=hard.entropy,
+            baseline=p.baseline or 0.0,
+        )
+        said, words = self.team.total(found.sampled).tolist()
+        if words:
+            decay = hard.baseline if p.baseline is not None else 0.0
+            p.baseline = decay * (p.baseline or 0.0) + (1 - decay) * said / words
+        parts = {"loss": found.total.detach(), "nll": found.nll, "words": found.words}
+        parts |= {"coverage": found.coverage, "entropy": found.entropy}
+        self._add(steps=1, **{name: float(part) for name, part in parts.items()})
+        return found.total
+
+    def _critical_loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
+        """Self-critical: captions sampled, rewarded, and read again with gradients."""
+        assert self.critic is not None
+        self.network.eval()
+        chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
+        with torch.no_grad():
+            annotations = self.network.annotations(grid.to(self.team.device))
+        drawn = self.critic.draw(annotations, step_plan.images, chosen, self.generator)
+        reading = self._read(grid, drawn.words, chosen=chosen, places=drawn.places)
+        self._add(steps=1, reward=drawn.mean_reward)
+        return self.critic.loss(reading, drawn, self.settings.hard.reward)
+
+    def _read(self, grid: Tensor, sentences: Any, **how: Any) -> Reading:
+        device = self.team.device
+        batch = [torch.from_numpy(x).to(device) for x in tensors(sentences, self.vocabulary)]
+        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
+        with torch.autocast(device.type, dtype=kind) if kind else nullcontext():
+            reading: Reading = self.reader(grid.to(device), *batch, generator=self.generator, **how)
+        return replace(reading, logits=reading.logits.float(), alpha=reading.alpha.float())
+
+    def _sampled_rows(self, shape: tuple[int, ...]) -> Tensor | None:
+        """Hard attention: which captions look at sampled places; the others use the expectation."""
+        if not self.network.decoder.hard:
+            return None
+        draws = torch.rand(shape, generator=self.generator, device=self.team.device)
+        return draws >= self.settings.hard.expected
+
+    # --- what surrounds a batch ----------------------------------------------------------------------
+
+    def _enter_epoch(self) -> None:
+        """What changes from epoch to epoch: does the tail learn, has the self-critical stage begun."""
+        s, p = self.settings, self.progress
+        for parameter in self.setup.tail:
+            parameter.requires_grad_(p.epoch >= s.tune.start_epoch)
+        if s.scst and p.epoch >= s.scst.start_epoch and self.critic is None:
+            self.critic = SelfCritical(s.scst, self.network.decoder, self.vocabulary, self.setup.corpus)
+        self.reader: nn.Module = Reader(self.network)
+        if s.compile:
+            self.reader = torch.compile(self.reader, dynamic=True)  # type: ignore[assignment]
+        if self.team.size > 1:
+            self.reader = DistributedDataParallel(self.reader)
+
+    def _plan(self) -> list[StepPlan]:
+        s = self.settings
+        how = {"images": s.images, "captions": s.captions, "seed": self.config.seed, "world": self.team.size}
+        least = self.critic.settings.references if self.critic else 1
+        return plan(self.setup.corpus, epoch=self.progress.epoch, least=least, **how)
+
+    def _batches(self, steps: list[StepPlan], first: int) -> Iterator[tuple[StepPlan, Tensor]]:
+        """This process's share of each step and its grids, read one step ahead."""
+        epoch, rank = self.progress.epoch, self.team.rank
+
+        def fetch(i: int) -> tuple[StepPlan, Tensor]:
+            mine = steps[i].share(rank, self.team.size)
+            rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
+            return mine, self.setup.train_grids(mine.images, rng)
+
+        with ThreadPoolExecutor(1) as pool:
+            ahead = [pool.submit(fetch, 0)] if steps else []
+            for i in range(len(steps)):
+                now = ahead.pop()
+                if i + 1 < len(steps):
+                    ahead.append(pool.submit(fetch, i + 1))
+                yield now.result()
+
+    def _set_rate(self, steps: int) -> float:
+        s, p = self.settings, self.progress
+        if self.critic:
+            rate = schedule.self_critical_rate(s, p.stage_steps)
+        else:
+            last = s.scst.start_epoch if s.scst else s.epochs
+            done = p.epoch * steps + p.position
+            rate = s.optimizer.learning_rate * schedule.factor(s.schedule, done, last * steps, p.plateaus)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        return rate
+
+    def _validate(self) -> None:
+        s, p = self.settings.validation, self.progress
+        began = time.monotonic()
+        with self.average.swapped_in():
+            backend = TorchBackend(self.network, self.vocabulary, self.team.device)
+            found = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.team)
+            now = found.scores[s.score]
+            if now > p.best:
+                p.best, p.best_epoch, p.waiting = now, p.epoch, 0
+                self._save_best(found.scores)
+            else:
+                p.waiting += 1
+                p.plateaus += p.waiting % (self.settings.schedule.patience + 1) == 0
+        line = ", ".join(f"{name} {value:.1f}" for name, value in found.scores.items())
+        mark = " (best)" if p.waiting == 0 else ""
+        self.journal.say(f"epoch {p.epoch}: {line}{mark}, {time.monotonic() - began:.0f} s")
+        self.journal.metrics(p.step, epoch=p.epoch, validation=found.scores)
+        self.journal.samples(p.step, self.setup.val_set, found.samples, backend)
+
+    def _add(self, **values: float) -> None:
+        for name, value in values.items():
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+
+    def _log(self, steps: int) -> None:
+        """A line of metrics: means since the last one, over all processes."""
+        p = self.progress
+        names = sorted(p.sums)
+        total = self.team.total(torch.tensor([p.sums[n] for n in names], dtype=torch.float64, device=self.team.device))
+        sums, p.sums = dict(zip(names, total.tolist(), strict=True)), {}
+        row: dict[str, float] = {
+            "epoch": round(p.epoch + p.position / steps, 4),
+            "rate": self.optimizer.param_groups[0]["lr"],
+        }
+        if "words" in sums:
+            row["nll"] = sums.pop("nll") / sums.pop("words")  # per word, without label smoothing
+        if "updates" in sums:
+            row["gradient"] = sums.pop("gradient") / sums.pop("updates")
+        count = sums.pop("steps")
+        row |= {name: value / count for name, value in sums.items()}
+        if p.baseline is not None:
+            row["baseline"] = p.baseline
+        self.journal.metrics(p.step, **row)
+
+    # --- checkpoints ---------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        if self.team.leads:
+            held = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+            held |= {f"average.{k}": v for k, v in self.average.tensors.items()}
+            held |= {f"optimizer.{k}": v for k, v in checkpoint.optimizer_tensors(self.optimizer).items()}
+            held["rng.torch"] = torch.get_rng_state()
+            if self.team.device.type == "cuda":
+                held["rng.cuda"] = torch.cuda.get_rng_state()
+            state = asdict(self.progress) | {"scaler": self.scaler.state_dict()}
+            checkpoint.write(self.folder / checkpoint.LAST, held, state)
+        self.team.wait()
+
+    def _restore(self) -> None:
+        path = self.folder / checkpoint.LAST
+        held, state = checkpoint.read(path)
+        load_weights(self.network, checkpoint.part(held, "network"), str(path))
+        checkpoint.restore_optimizer(self.optimizer, checkpoint.part(held, "optimizer"))
+        self.average.tensors = {k: v.to(self.team.device) for k, v in checkpoint.part(held, "average").items()}
+        torch.set_rng_state(held["rng.torch"])
+        if self.team.device.type == "cuda" and "rng.cuda" in held:
+            torch.cuda.set_rng_state(held["rng.cuda"])
+        self.scaler.load_state_dict(state.pop("scaler"))
+        self.progress = Progress(**state)
+
+    def _save_best(self, scores: dict[str, float]) -> None:
+        if self.team.leads:
+            best = self.folder / "best"
+            best.mkdir(exist_ok=True)
+            state = {"epoch": self.progress.epoch, "step": self.progress.step, "scores": scores}
+            checkpoint.write(best / "model.safetensors", dict(self.network.state_dict()), state)
+            write_atomically(best / "scores.json", json.dumps(state, indent=1) + "\n")
+
+
+def _seed(*parts: int) -> int:
+    """One number from several, for a torch generator."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
+
+
+@contextmanager
+def _interruptible() -> Iterator[dict[str, bool]]:
+    """Ctrl-C and SIGTERM set a flag that the loop sees between steps; a second one stops at once."""
+    state = {"flag": False}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if state["flag"]:
+            raise KeyboardInterrupt
+        state["flag"] = True
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield state
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

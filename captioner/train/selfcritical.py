@@ -1,0 +1,146 @@
+"""Self-critical sequence training (Rennie et al. 2017): sampled captions, weighted by CIDEr-D.
+
+    grad = -(r(y) - b) grad log p(y | a),   y ~ p(. | a)
+
+r is CIDEr-D against the image's training captions. The baseline b is the reward of the greedy caption, or
+the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard
+attention the sampled places are part of the sample: log p(s | a) gets the same weight, times lambda_r.
+Sampling and the pass with gradients are both without dropout, so that the estimate is unbiased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from captioner.metrics.cider import CiderReward
+from captioner.model import attention
+from captioner.model.decoder import Decoder, Reading
+from captioner.text import Vocabulary
+from captioner.train.config import SelfCriticalSettings
+from captioner.train.corpus import Corpus
+
+
+@dataclass(frozen=True)
+class Draws:
+    """K captions of each of B images, sampled word by word; the end token is not in `words`."""
+
+    words: list[list[list[int]]]  # B x K sentences
+    places: Tensor | None  # (B, K, C): where a hard model looked
+    advantages: Tensor | None = None  # (B, K): reward less baseline
+    mean_reward: float = 0.0
+
+
+class SelfCritical:
+    """Draws captions, rewards them, and turns a reading of them into a loss."""
+
+    def __init__(
+        self, settings: SelfCriticalSettings, decoder: Decoder, vocabulary: Vocabulary, corpus: Corpus
+    ) -> None:
+        self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
+        references = [corpus.captions_of(image) for image in range(len(corpus))]
+        self.reward = CiderReward(references, end=vocabulary.end)
+
+    def draw(
+        self, annotations: Tensor, images: NDArray[np.int64], chosen: Tensor | None, generator: torch.Generator
+    ) -> Draws:
+        """Samples of the images at these positions of the corpus, with their advantages."""
+        s = self.settings
+        how: dict[str, Any] = {"maximum_length": s.maximum_length, "generator": generator}
+        drawn = sample(
+            *(self.decoder, annotations, self.vocabulary),
+            captions=s.samples,
+            temperature=s.temperature,
+            chosen=chosen,
+            **how,
+        )
+        rewards = self._rewards(drawn.words, images)
+        baseline = None
+        if s.baseline == "greedy":
+            greedy = sample(self.decoder, annotations, self.vocabulary, captions=1, greedy=True, **how)
+            baseline = self._rewards(greedy.words, images)
+        weights = torch.from_numpy(advantages(rewards, baseline)).float().to(annotations.device)
+        return Draws(drawn.words, drawn.places, weights, float(rewards.mean()))
+
+    def loss(self, reading: Reading, drawn: Draws, places_weight: float) -> Tensor:
+        assert drawn.advantages is not None
+        weights = drawn.advantages
+        return loss(reading, weights.flatten(), weights.numel(), self.vocabulary, places_weight)
+
+    def _rewards(self, words: list[list[list[int]]], images: NDArray[np.int64]) -> NDArray[np.float64]:
+        flat = [sentence for of_image in words for sentence in of_image]
+        owners = [int(image) for image, of_image in zip(images, words, strict=True) for _ in of_image]
+        return np.asarray(self.reward(flat, owners), np.float64).reshape(len(words), -1)
+
+
+@torch.no_grad()
+def sample(
+    decoder: Decoder,
+    annotations: Tensor,
+    vocabulary: Vocabulary,
+    *,
+    captions: int,
+    maximum_length: int,
+    temperature: float = 1.0,
+    greedy: bool = False,
+    chosen: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Draws:
+    """Draw captions; `chosen` (B, K) marks rows of a hard model that look at sampled places."""
+    shared, own = decoder.begin(annotations)
+    images, device = len(annotations), annotations.device
+    own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
+    words = torch.full((images, captions), vocabulary.start, device=device)
+    done = torch.zeros_like(words, dtype=torch.bool)
+    said, places = [], []
+    for _ in range(maximum_length + 1):
+        noise = None
+        if chosen is not None:
+            noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
+        logits, own, glance = decoder.step(shared, own, words, noise=noise, chosen=chosen)
+        logits[..., [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf
+        if greedy:
+            words = logits.argmax(-1)
+        else:
+            p = torch.softmax(logits / temperature, -1)
+            words = torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(images, captions)
+        words = torch.where(done, vocabulary.end, words)
+        said.append(words)
+        if glance.place is not None:
+            places.append(glance.place)
+        done |= words == vocabulary.end
+        if done.all():
+            break
+    table = torch.stack(said, -1).tolist()
+    sentences = [[_until(sentence, vocabulary.end, maximum_length) for sentence in of_image] for of_image in table]
+    return Draws(sentences, torch.stack(places, -1) if places else None)
+
+
+def _until(words: list[int], end: int, maximum_length: int) -> list[int]:
+    return (words[: words.index(end)] if end in words else words)[:maximum_length]
+
+
+def advantages(rewards: NDArray[np.float64], baseline: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Rewards (B, K) less the greedy caption's (B, 1), or less the mean of the image's other samples."""
+    if baseline is not None:
+        return rewards - baseline
+    others: NDArray[np.float64] = (rewards.sum(1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
+    return rewards - others
+
+
+def loss(
+    reading: Reading, weights: Tensor, captions: int, vocabulary: Vocabulary, places_weight: float = 1.0
+) -> Tensor:
+    """Per caption: -advantage * log p(y [, s] | a), summed over words; `weights` (B * K,) are the advantages."""
+    logits = reading.logits.clone()
+    logits[:, [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf  # as they were sampled
+    log_p = torch.log_softmax(logits, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
+    if reading.chosen is not None and reading.place is not None:
+        log_s = torch.log(reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
+        log_p = log_p + places_weight * log_s * reading.chosen.to(log_s.dtype)
+    return -(weights[reading.row] * log_p).sum() / captions
