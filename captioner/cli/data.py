@@ -68,10 +68,9 @@ def check_command(
         for path, folder in zip(captions, folders, strict=True)
     ]
     whole = parts[0] if len(parts) == 1 else combine(parts)
-    if splits:
-        whole = combine([whole.split(split) for split in dict.fromkeys(splits)], name=whole.name)
     findings = check(
         whole,
+        splits=splits,
         minimum_count=min_count,
         maximum_length=max_length,
         decode=decode,

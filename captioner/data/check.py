@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data import pictures
 from captioner.data.pictures import Pictures
-from captioner.data.sets import CaptionSet, Item
+from captioner.data.sets import CaptionSet, Item, combine
 from captioner.errors import CaptionerError
 from captioner.text import Vocabulary
 from captioner.tokens import tokenize
@@ -91,17 +91,23 @@ class Findings:
 def check(
     captions: CaptionSet,
     *,
+    splits: Sequence[str] = (),
     minimum_count: int = 5,
     maximum_length: int = 40,
-    vocabulary_split: str | None = None,
     decode: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Findings:
-    """Reads every caption and opens every picture; the vocabulary is that of `vocabulary_split` (train)."""
+    """Reads every caption and opens every picture of the splits named, or of all.
+
+    The vocabulary is always the training split's, so that a look at val alone gives the same unknown rate.
+    """
     if not captions.items:
         raise CaptionerError(f"{captions.name} holds no images at all")
-    source = captions.split(vocabulary_split) if vocabulary_split else _training_part(captions)
-    tokens = {caption: tuple(tokenize(caption)) for caption in dict.fromkeys(captions.captions())}
+    source = captions.split("train" if "train" in captions.splits else captions.splits[0])
+    if splits:
+        captions = combine([captions.split(name) for name in dict.fromkeys(splits)], name=captions.name)
+    distinct = dict.fromkeys(itertools.chain(source.captions(), captions.captions()))
+    tokens = {caption: tuple(tokenize(caption)) for caption in distinct}
     counts = Counter(token for caption in source.captions() for token in tokens[caption])
     vocabulary = Vocabulary.build(source.captions(), minimum_count=minimum_count)
     seen = pictures.look((item.path for item in captions), decode=decode, progress=progress)
@@ -122,11 +128,6 @@ def check(
         picture_bytes=seen.bytes,
         notes=captions.notes,
     )
-
-
-def _training_part(captions: CaptionSet) -> CaptionSet:
-    names = captions.splits
-    return captions.split("train" if "train" in names else names[0])
 
 
 def _split(

@@ -7,7 +7,6 @@ left to right, or top to bottom: which is named first is in the picture, not in 
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable
@@ -35,6 +34,7 @@ RADII = {"small": (0.10, 0.12), "large": (0.18, 0.21)}  # of the picture's side
 SPLITS = ("train", "val", "test")
 _SUPERSAMPLING = 3  # shapes are drawn this much larger and averaged down, for smooth edges
 _MARGIN = 0.02  # between objects, and to the border, of the picture's side
+_CLEARLY = 0.15  # how much farther a neighbour lies along the line than across it, of the picture's side
 
 
 @dataclass(frozen=True)
@@ -71,45 +71,59 @@ class Scene:
 
 
 def compose(random: np.random.Generator, most: int = 2) -> Scene:
-    """A scene of one to `most` shapes whose relation can't be doubted: drawn again until it is clear."""
+    """A scene of one to `most` shapes whose places and relations can't be doubted."""
     count = int(random.integers(1, most + 1))
+    kinds = [SHAPES[i] for i in random.permutation(len(SHAPES))[:count]]
+    colours = [tuple(COLOURS)[i] for i in random.permutation(len(COLOURS))[:count]]
     while True:
-        kinds = random.permutation(len(SHAPES))[:count]
-        colours = random.permutation(len(COLOURS))[:count]
-        shapes = []
-        for kind, colour in zip(kinds, colours, strict=True):
-            size = ("small", "large")[int(random.integers(2))]
-            radius = float(random.uniform(*RADII[size]))
-            x, y = (float(v) for v in random.uniform(radius + _MARGIN, 1 - radius - _MARGIN, 2))
-            turn = float(random.uniform(-0.2, 0.2))
-            shapes.append(Shape(SHAPES[kind], tuple(COLOURS)[colour], size, x, y, radius, turn))
-        scene = _place(shapes[0]) if count == 1 else _order(shapes)
-        if scene is not None:
-            return scene
+        sizes = [("small", "large")[i] for i in random.integers(0, 2, count)]
+        radii = [float(random.uniform(*RADII[size])) for size in sizes]
+        if sum(radii) * 2 + _MARGIN * (count + 1) < 1:  # three large ones find no room in a row
+            break
+    places, relation = _alone(random, radii[0]) if count == 1 else _in_line(random, radii)
+    turns = random.uniform(-0.2, 0.2, count)
+    shapes = (
+        Shape(kind, colour, size, x, y, radius, float(turn))
+        for kind, colour, size, (x, y), radius, turn in zip(kinds, colours, sizes, places, radii, turns, strict=True)
+    )
+    return Scene(tuple(shapes), relation)
 
 
-def _place(shape: Shape) -> Scene | None:
-    x, y = shape.x - 0.5, shape.y - 0.5
-    far, near = max(abs(x), abs(y)), min(abs(x), abs(y))
-    if far < 0.06:
-        return Scene((shape,), "in the middle")
-    if far < 0.16 or near > 0.06:
-        return None
-    if abs(x) > abs(y):
-        return Scene((shape,), "on the left" if x < 0 else "on the right")
-    return Scene((shape,), "at the top" if y < 0 else "at the bottom")
+_Places = list[tuple[float, float]]
 
 
-def _order(shapes: list[Shape]) -> Scene | None:
-    for along, across, relation in (("x", "y", "left of"), ("y", "x", "above")):
-        ordered = sorted(shapes, key=lambda shape: float(getattr(shape, along)))
-        if all(
-            getattr(b, along) - getattr(a, along)
-            > max(a.radius + b.radius + _MARGIN, abs(getattr(b, across) - getattr(a, across)) + 0.15)
-            for a, b in itertools.pairwise(ordered)
-        ):
-            return Scene(tuple(ordered), relation)
-    return None
+def _alone(random: np.random.Generator, radius: float) -> tuple[_Places, str]:
+    """At one of five places, well apart from each other."""
+    near, far = random.uniform(-0.06, 0.06), random.uniform(0.16, 0.5 - radius - _MARGIN)
+    places = {
+        "on the left": (-far, near),
+        "on the right": (far, near),
+        "at the top": (near, -far),
+        "at the bottom": (near, far),
+        "in the middle": (near, random.uniform(-0.06, 0.06)),
+    }
+    relation = tuple(places)[int(random.integers(len(places)))]
+    x, y = places[relation]
+    return [(0.5 + x, 0.5 + y)], relation
+
+
+def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Places, str]:
+    """From left to right or from top to bottom; each step goes clearly more along the line than across it."""
+    free = 1 - 2 * sum(radii) - _MARGIN * (len(radii) + 1)
+    gaps = random.dirichlet(np.ones(len(radii) + 1)) * free  # before, between and after the shapes
+    along, across = gaps[0] + _MARGIN + radii[0], 0.0
+    places: _Places = []
+    for i, radius in enumerate(radii):
+        low, high = radius + _MARGIN, 1 - radius - _MARGIN
+        if i:
+            step = radii[i - 1] + _MARGIN + gaps[i] + radius
+            low, high = max(low, across - (step - _CLEARLY)), min(high, across + (step - _CLEARLY))
+            along += step
+        across = random.uniform(low, high)
+        places.append((float(along), float(across)))
+    if random.integers(2):
+        return places, "left of"
+    return [(x, y) for y, x in places], "above"
 
 
 def draw(scene: Scene, size: int, random: np.random.Generator) -> tuple[Image.Image, tuple[Box, ...]]:
@@ -168,7 +182,8 @@ def _polygon(*corners: tuple[float, float]) -> Callable[[ImageDraw.ImageDraw, Sh
 _ARM = math.atan(0.36) / (2 * math.pi)  # half the width of a cross's arm, as a share of its length
 _OUTLINES: dict[str, Callable[[ImageDraw.ImageDraw, Shape, int], None]] = {
     "circle": _circle,
-    "square": _polygon(*((0.125 + 0.25 * i, 1.0) for i in range(4))),
+    # Corners a little outside the radius: the sides, which the eye goes by, then match the other shapes.
+    "square": _polygon(*((0.125 + 0.25 * i, 1.2) for i in range(4))),
     "triangle": _polygon(*((i / 3, 1.0) for i in range(3))),
     "star": _polygon(*((i / 10, 0.42 if i % 2 else 1.0) for i in range(10))),
     "cross": _polygon(

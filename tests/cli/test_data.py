@@ -1,0 +1,103 @@
+"""`captioner data` on the command line: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.data.making import coco, pictures, write
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "captioner", "data", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two training pictures and one of val, all there."""
+    write(tmp_path / "captions_train.json", coco({1: ["A dog.", "One dog"], 2: ["A cat"]}))
+    write(tmp_path / "captions_val.json", coco({3: ["A yak"]}))
+    pictures(tmp_path / "images", [f"{n:012d}.jpg" for n in (1, 2, 3)])
+    return tmp_path
+
+
+def test_a_sound_set_passes_and_the_text_tells_the_counts(folder: Path) -> None:
+    done = run("check", folder, "--min-count", 1)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "3 images, 4 captions" in done.stdout
+    assert "vocabulary of train: 8 words" in done.stdout  # a, dog, one, cat and the special ones
+    assert "unknown in val: 50.00% of the words, 100.00% of the captions" in done.stdout
+    assert "57.3 KB an image" in done.stdout
+    assert "headers read" in done.stdout
+    assert done.stdout.rstrip().endswith("nothing stands in the way of training")
+
+
+def test_missing_images_exit_1_and_are_named_unless_allowed(folder: Path) -> None:
+    (folder / "images" / "000000000002.jpg").unlink()
+    done = run("check", folder)
+    assert done.returncode == 1
+    assert "000000000002.jpg" in done.stdout
+    assert "error: train: 1 of 2 images are missing" in done.stdout
+    assert "is not ready for training" in done.stderr and "Traceback" not in done.stderr
+    allowed = run("check", folder, "--allow-missing")
+    assert allowed.returncode == 0 and "missing images: 1" in allowed.stdout
+
+
+def test_json_holds_the_same_findings_and_exit_code(folder: Path) -> None:
+    (folder / "images" / "000000000003.jpg").write_bytes(b"broken")
+    done = run("check", folder / "captions_train.json", folder / "captions_val.json", "--json", "--decode")
+    content = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [split["name"] for split in content["splits"]] == ["train", "val"]
+    assert content["splits"][1]["unreadable"][0][0].endswith("000000000003.jpg")
+    assert content["problems"] == ["val: 1 images can't be read; replace or delete them"]
+    assert content["decoded"] is True
+    assert content["features"][0]["bytes"] == 3 * 57_344
+    assert content["training"]["parameters"] > 0
+
+
+def test_two_files_that_share_a_picture_are_caught_together(folder: Path) -> None:
+    write(folder / "captions_val.json", coco({2: ["A cat"]}))
+    done = run("check", folder / "captions_train.json", folder / "captions_val.json", "--images", folder / "images")
+    assert "overlap between train and val:\n  images in both: 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{}/no.json"], 2, "no such caption file or folder (from CAPTIONS)"),
+        (["{}", "--images", "{}/no"], 2, "no such folder of images (from --images)"),
+        (["{}", "--split", "tset"], 2, "no split 'tset'"),
+        (["{}", "--format", "coca"], 2, "Did you mean 'coco'?"),
+        (["{}", "--images", "{}", "--images", "{}"], 2, "give it once, or once for each"),
+        (["{}", "--min-count", "0"], 2, "--min-count"),
+        ([], 2, "Missing argument"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(folder: Path, arguments: list[str], code: int, message: str) -> None:
+    done = run("check", *(argument.format(folder) for argument in arguments))
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_truncated_json_says_where(folder: Path) -> None:
+    file = folder / "captions_train.json"
+    file.write_text(file.read_text()[:-20])
+    done = run("check", folder)
+    assert done.returncode == 1
+    assert "captions_train.json: the JSON is cut off" in done.stderr and "line 1, column" in done.stderr
+
+
+def test_shapes_are_drawn_and_pass_the_check(tmp_path: Path) -> None:
+    done = run("shapes", tmp_path / "shapes", "--images", 30, "--seed", 5, "--size", 64)
+    assert done.returncode == 0
+    assert "24 train, 3 val, 3 test images" in done.stdout and "seed 5" in done.stdout
+    assert run("check", tmp_path / "shapes", "--decode").returncode == 0
+    again = run("shapes", tmp_path / "shapes", "--images", 30)
+    assert again.returncode == 2 and "--overwrite" in again.stderr
