@@ -10,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from captioner.backend import Annotations, Look, State, Step, gumbel_noise
-from captioner.model.network import Network
+from captioner.bundle import WEIGHTS, Bundle
+from captioner.model.network import Network, load_weights
+from captioner.model.settings import EncoderSettings, ModelSettings
 from captioner.text import Vocabulary
 
 
@@ -88,3 +90,21 @@ class TorchBackend:
             own={name: value[index] for name, value in state.own.items()},
             keys=state.keys[images],
         )
+
+
+def load_network(bundle: Bundle) -> Network:
+    """The network of a bundle, in torch."""
+    from safetensors.torch import load_file
+
+    settings = bundle.manifest.settings
+    encoder = EncoderSettings.model_validate(settings["encoder"])
+    network = Network(encoder, ModelSettings.model_validate(settings["model"]), len(bundle.vocabulary), load=False)
+    path = bundle.path(WEIGHTS)
+    load_weights(network, load_file(path), str(path))
+    return network
+
+
+def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
+    """A bundle under torch; on a GPU where there is one and nothing else is asked."""
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return TorchBackend(load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.look)

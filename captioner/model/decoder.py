@@ -123,7 +123,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, Tensors, Glance]:
         """Feed the last words (B, K): logits of the next (B, K, V), the state after, where it looked."""
         word = self.embedding(words)  # (B, K, m)
-        own, hidden, z, glance = self.advance(shared, own, self.from_word(word), noise, chosen)
+        own, hidden, z, glance = self.advance(shared, own, self.from_word(word), chosen, noise)
         return self.words(word, hidden, z), own, glance
 
     def advance(

@@ -1,17 +1,116 @@
-"""Torch modules to onnx graphs: the encoder's trunk, the encoder, and the decoder's `begin` and `step`."""
+"""Torch modules to onnx graphs: the encoder, the decoder's `begin` and `step`; and the trunk, for caching.
+
+A bundle's graphs hold no weights of their own: they point into `model.safetensors` beside them, where
+matrices are float16 and are widened to float32 when the graph is loaded. So a bundle has every weight once.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from captioner.model.decoder import Decoder
 from captioner.model.encoder import Encoder
+from captioner.model.network import Network
 
 OPSET = 17
+WEIGHTS = "model.safetensors"
+_TYPES = {"F32": 1, "F16": 10, "I64": 7}  # safetensors' names for onnx's element types
+
+
+def export_graphs(network: Network, folder: Path) -> None:
+    """Write model.safetensors, encoder.onnx, begin.onnx and decoder.onnx into a folder."""
+    from safetensors.torch import save_file
+
+    network = network.cpu().eval()
+    # Matrices in half precision; the few vectors (biases, batch norms) stay exact.
+    state = {k: (v.half() if v.dim() > 1 else v).detach().clone().contiguous() for k, v in network.state_dict().items()}
+    if network.decoder.settings.tied:
+        del state["decoder.output.weight"]  # the same matrix as decoder.embedding.weight
+    save_file(state, folder / WEIGHTS)
+    settings = network.encoder.settings
+    pixels = torch.zeros(2, settings.size, settings.size, 3, dtype=torch.uint8)
+    encoder = folder / "encoder.onnx"
+    to_onnx(
+        _Encoder(network),
+        (pixels,),
+        encoder,
+        ["pixels"],
+        ["annotations"],
+        {"pixels": {0: "B"}, "annotations": {0: "B"}},
+    )
+    with torch.no_grad():
+        annotations = network.encode(pixels)
+        shared, own = network.decoder.begin(annotations)
+    shared_names, own_names = [f"shared.{k}" for k in shared], [f"own.{k}" for k in own]
+    images = {name: {0: "B"} for name in ("annotations", *shared_names, *own_names)}
+    to_onnx(
+        *(_Begin(network), (annotations,), folder / "begin.onnx"),
+        *(["annotations"], [*shared_names, *own_names], images),
+    )
+    both = {0: "B", 1: "K"}
+    words = torch.full((2, 3), 1)
+    values = [*shared.values(), *(v.expand(-1, 3, *v.shape[2:]).contiguous() for v in own.values())]
+    inputs = ["words", *shared_names, *own_names]
+    outputs = ["log_probabilities", "alpha", "gate", *(f"next.{k}" for k in own)]
+    axes = {"words": both, "log_probabilities": both, "alpha": both, "gate": both}
+    axes |= {name: {0: "B"} for name in shared_names} | dict.fromkeys(own_names, both)
+    axes |= {f"next.{k}": both for k in own}
+    if network.decoder.hard:
+        values += [torch.zeros(2, 3, annotations.shape[1]), torch.tensor(1.0)]
+        inputs += ["noise", "chosen"]
+        outputs.insert(3, "place")
+        axes |= {"noise": both, "place": both}
+    step = _Step(network, list(shared), list(own))
+    to_onnx(step, (words, *values), folder / "decoder.onnx", inputs, outputs, axes)
+    for name in ("encoder.onnx", "begin.onnx", "decoder.onnx"):
+        _point_at_weights(folder / name, folder / WEIGHTS)
+
+
+class _Encoder(nn.Module):
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.encoder = network.encoder
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.encoder(pixels)[0]  # type: ignore[no-any-return]
+
+
+class _Begin(nn.Module):
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.decoder = network.decoder
+
+    def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
+        shared, own = self.decoder.begin(annotations)
+        return (*shared.values(), *own.values())
+
+
+class _Step(nn.Module):
+    """One step with the state as plain arguments, in the order of the names."""
+
+    def __init__(self, network: Network, shared: list[str], own: list[str]) -> None:
+        super().__init__()
+        self.decoder: Decoder = network.decoder
+        self.shared, self.own = shared, own
+
+    def forward(self, words: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+        shared = dict(zip(self.shared, values, strict=False))
+        own = dict(zip(self.own, values[len(self.shared) :], strict=False))
+        hard: dict[str, Tensor] = {}
+        if self.decoder.hard:
+            noise, chosen = values[-2:]
+            hard = {"noise": noise, "chosen": chosen.expand_as(words)}
+        logits, own, glance = self.decoder.step(shared, own, words, **hard)
+        place = (glance.place,) if glance.place is not None else ()
+        return (torch.log_softmax(logits, -1), glance.alpha, glance.gate, *place, *(own[k] for k in self.own))
 
 
 class _Trunk(nn.Module):
@@ -24,10 +123,11 @@ class _Trunk(nn.Module):
 
 
 def export_trunk(encoder: Encoder, path: Path) -> None:
-    """`pixels` uint8 (B, S, S, 3) to `grid` (B, C, rows, cols)."""
+    """`pixels` uint8 (B, S, S, 3) to `grid` (B, C, rows, cols), with its weights inside."""
     side = encoder.settings.size
     pixels = torch.zeros(2, side, side, 3, dtype=torch.uint8)
-    to_onnx(_Trunk(encoder), (pixels,), path, ["pixels"], ["grid"], {"pixels": {0: "B"}, "grid": {0: "B"}})
+    axes = {"pixels": {0: "B"}, "grid": {0: "B"}}
+    to_onnx(_Trunk(encoder), (pixels,), path, ["pixels"], ["grid"], axes, fold=True)
 
 
 def to_onnx(
@@ -37,8 +137,10 @@ def to_onnx(
     inputs: Sequence[str],
     outputs: Sequence[str],
     axes: dict[str, dict[int, str]],
+    *,
+    fold: bool = False,
 ) -> None:
-    """Trace and write; the TorchScript exporter needs nothing installed beside torch and onnx."""
+    """Trace and write. Unless folded, weights keep their names; onnxruntime folds them when it loads the graph."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own deprecation and tracing notes
         torch.onnx.export(
@@ -49,5 +151,50 @@ def to_onnx(
             output_names=list(outputs),
             dynamic_axes=axes,
             opset_version=OPSET,
+            do_constant_folding=fold,
+            # PRESERVE keeps batch norms apart from convolutions, and so every weight under its own name.
+            training=torch.onnx.TrainingMode.EVAL if fold else torch.onnx.TrainingMode.PRESERVE,
             dynamo=False,
         )
+
+
+def _point_at_weights(graph: Path, weights: Path) -> None:
+    """Replace a graph's weights by pointers into the safetensors file, widened where they are stored in half."""
+    import onnx
+
+    with weights.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        records: dict[str, Any] = json.loads(file.read(length))
+    model = onnx.load(str(graph))
+    kept, nodes = [], []
+    for tensor in model.graph.initializer:
+        name = tensor.name if tensor.name in records else _stored_name(tensor.name, records)
+        if name is None:
+            kept.append(tensor)
+            continue
+        record = records[name]
+        begin, end = record["data_offsets"]
+        half = record["dtype"] == "F16"
+        pointer = onnx.TensorProto(
+            name=f"{tensor.name}.stored" if half else tensor.name,
+            data_type=_TYPES[record["dtype"]],
+            dims=record["shape"],
+            data_location=onnx.TensorProto.EXTERNAL,
+        )
+        for key, value in (("location", weights.name), ("offset", 8 + length + begin), ("length", end - begin)):
+            pointer.external_data.add(key=key, value=str(value))
+        kept.append(pointer)
+        if half:
+            nodes.append(onnx.helper.make_node("Cast", [pointer.name], [tensor.name], to=onnx.TensorProto.FLOAT))
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes, *rest])
+    graph.write_bytes(model.SerializeToString())
+
+
+def _stored_name(name: str, records: dict[str, Any]) -> str | None:
+    """The name under which a graph's weight is stored; None for a constant that is not a weight."""
+    tied = {"decoder.output.weight": "decoder.embedding.weight"}
+    return tied.get(name)

@@ -34,6 +34,8 @@ class Network(nn.Module):
 def load_weights(network: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """All tensors of a saved network, or an error that says which don't fit."""
     own = network.state_dict()
+    if "decoder.output.weight" not in state and "decoder.embedding.weight" in state:  # tied, and stored once
+        state = {**state, "decoder.output.weight": state["decoder.embedding.weight"]}
     problems = [f"{k} is missing" for k in own if k not in state]
     problems += [f"{k} is not part of this model" for k in state if k not in own]
     problems += [
