@@ -33,11 +33,11 @@ class Vocabulary:
             raise CaptionerError(f"the vocabulary lists a word twice: {', '.join(twice[:5])}")
 
     @classmethod
-    def build(
-        cls, captions: Iterable[str], *, minimum_count: int = 5, maximum_size: int | None = None
-    ) -> Vocabulary:
+    def build(cls, captions: Iterable[str], *, minimum_count: int = 5, maximum_size: int | None = None) -> Vocabulary:
         """From the captions of the training split alone; most frequent first, ties by spelling."""
         counts = Counter(token for caption in captions for token in tokenize(caption))
+        for word in SPECIAL:  # a caption may spell one of them; it is then no word
+            counts.pop(word, None)
         kept = sorted((w for w, n in counts.items() if n >= minimum_count), key=lambda w: (-counts[w], w))
         return cls(SPECIAL + tuple(kept[:maximum_size]))
 
@@ -48,8 +48,12 @@ class Vocabulary:
         return word in self.index
 
     def encode(self, caption: str) -> list[int]:
-        """Word numbers of a caption, without start and end; unknown words become `<unk>`."""
-        return [self.index.get(token, self.unk) for token in tokenize(caption)]
+        """Word numbers of a caption, without start and end; unknown words become `<unk>`.
+
+        So does text that spells a special token: a caption can't end itself early.
+        """
+        numbers = [self.index.get(token, self.unk) for token in tokenize(caption)]
+        return [number if number >= len(SPECIAL) else self.unk for number in numbers]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """The words of numbers up to the end token, special tokens but `<unk>` left out."""
@@ -64,22 +68,28 @@ class Vocabulary:
     def number(self, word: str) -> int:
         """The number of a word that a user named; an unknown one is an error that names near words."""
         tokens = tokenize(word)
-        if len(tokens) == 1 and tokens[0] in self.index:
-            return self.index[tokens[0]]
-        if word in self.index:
-            return self.index[word]
+        for candidate in (tokens[0] if len(tokens) == 1 else word, word):
+            number = self.index.get(candidate, self.unk)
+            if number >= len(SPECIAL):
+                return number
         close = nearest(word.lower(), self.words[4:], 3)
         hint = f" Near words: {', '.join(close)}." if close else ""
         raise CaptionerError(f"the word {word!r} is not in the model's vocabulary.{hint}")
 
     def save(self, path: Path) -> None:
-        path.write_text(
-            json.dumps({"words": list(self.words)}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8"
-        )
+        path.write_text(json.dumps({"words": list(self.words)}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         try:
-            return cls(tuple(json.loads(path.read_text(encoding="utf-8"))["words"]))
+            words = json.loads(path.read_text(encoding="utf-8"))["words"]
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise TypeError("`words` is not a list of words")
         except (ValueError, KeyError, TypeError) as error:
             raise CaptionerError(f"{path}: not a vocabulary file ({error})") from None
+        except OSError as error:
+            raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None
+        try:
+            return cls(tuple(words))
+        except CaptionerError as error:
+            raise CaptionerError(f"{path}: {error}") from None
