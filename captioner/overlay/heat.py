@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -33,13 +33,25 @@ def top_of_scale(*captions: Caption) -> float:
     return max(LEAST_TOP, geometry.peak([word.alpha for caption in captions for word in caption.words]))
 
 
+def likeliest(caption: Caption) -> Caption:
+    """The caption of a hard model that chose no places, with the likeliest of each word in their stead."""
+
+    def placed(word: Word) -> Word:
+        row, col = divmod(int(np.argmax(word.alpha)), word.alpha.shape[1])
+        return word if word.place is not None else replace(word, place=(row, col))
+
+    others = tuple(likeliest(other) for other in caption.alternatives)
+    return replace(caption, words=tuple(map(placed, caption.words)), alternatives=others)
+
+
 def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
     """The picture to draw on; with `least`, a large JPEG may come smaller, never under that many pixels."""
     if picture is None:
         raise CaptionerError("the caption has no picture to draw on; make it with Captioner")
+    accepted = picture.frame.width * picture.frame.height  # whatever the limit was, this size was within it
     if least is None or picture.path is None or picture.image is not None:
-        return picture.open()
-    return read(picture.path, least=least)[0]
+        return picture.open(pixel_limit=accepted)
+    return read(picture.path, least=least, pixel_limit=accepted)[0]
 
 
 def mute(image: Image.Image) -> Image.Image:

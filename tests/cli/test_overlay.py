@@ -1,0 +1,197 @@
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner.cli import run
+from tests.graphs import write_model
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch) -> Path:
+    """Two models, soft and hard, found by name."""
+    write_model(tmp_path / "models" / "default")
+    write_model(tmp_path / "models" / "hard", hard=True, seed=3)
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path / "models"))
+    return tmp_path
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    """A folder with two pictures, one of them turned, and two broken ones."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    y, x = np.mgrid[:60, :90]
+    pixels = np.stack([x * 2, y * 3, 255 - x], axis=-1).astype(np.uint8)
+    Image.fromarray(pixels).save(folder / "one.jpg")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels[:, ::-1].copy()).save(folder / "two.png", exif=exif)
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "text.png").write_text("not a picture")
+    return folder
+
+
+@pytest.fixture
+def captioner(shelf, monkeypatch, capsys):
+    """The command as it is run: arguments to exit code, standard output and standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["captioner", "overlay", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit:
+            run()
+        out, err = capsys.readouterr()
+        return int(exit.value.code or 0), out, err
+
+    return call
+
+
+def test_a_folder_is_drawn_the_bad_files_are_named_and_the_code_is_1(captioner, photos, tmp_path):
+    code, out, err = captioner(photos, "-o", tmp_path / "out")
+    assert code == 1
+    assert "empty.jpg" in err and "text.png" in err and "Traceback" not in err
+    expected = [tmp_path / "out" / name for name in ("one.png", "one.html", "two.png", "two.html", "index.html")]
+    assert out.split() == list(map(str, expected))
+    assert all(path.is_file() for path in expected)
+
+
+def test_one_picture_has_no_gallery_and_the_code_is_0(captioner, photos, tmp_path):
+    code, _, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png")
+    assert (code, err) == (0, "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["one.png"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("{out}/nothing.jpg", "-o", "{out}"),
+        ("{photos}/one.jpg",),
+        ("{photos}/one.jpg", "-o", "{out}", "-f", "jpeg"),
+        ("{photos}/one.jpg", "-o", "{out}", "-f", ","),
+        ("{photos}/one.jpg", "-o", "{out}", "--opacity", "2"),
+        ("{photos}/one.jpg", "-o", "{out}", "--text", " "),
+        ("{photos}/one.jpg", "-o", "{out}", "--model", "hart"),
+        ("{photos}/one.jpg", "-o", "{out}", "--compare", "hart"),
+    ],
+)
+def test_a_wrong_call_is_code_2_and_writes_nothing(captioner, photos, tmp_path, arguments):
+    filled = [each.format(out=tmp_path / "out", photos=photos) for each in arguments]
+    code, out, err = captioner(*filled)
+    assert (code, out) == (2, "") and err and "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_models_own_words_and_maps_are_in_the_npz(captioner, photos, tmp_path):
+    from captioner import Captioner
+
+    captioner(photos / "two.png", "-o", tmp_path / "out", "-f", "npz")
+    caption = Captioner.load()(photos / "two.png")
+    with np.load(tmp_path / "out" / "two.npz", allow_pickle=False) as arrays:
+        assert str(arrays["text"]) == caption.text
+        np.testing.assert_allclose(arrays["alpha"], caption.alphas, atol=1e-6)
+        assert (int(arrays["width"]), int(arrays["height"]), int(arrays["orientation"])) == (60, 90, 6)
+
+
+def test_given_words_are_forced_and_unknown_ones_shown_as_given(captioner, photos, tmp_path):
+    code, _, _ = captioner(photos, "-o", tmp_path / "out", "-f", "npz", "--text", "A zebra on the mat.")
+    assert code == 1
+    for name in ("one", "two"):
+        with np.load(tmp_path / "out" / f"{name}.npz") as arrays:
+            assert arrays["words"].tolist() == ["a", "zebra", "on", "the", "mat"]
+
+
+def data(page: Path) -> dict:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
+
+
+def test_two_models_stand_side_by_side_and_the_hard_one_shows_places(captioner, photos, tmp_path):
+    code, _, _ = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--compare", "hard", "--text", "a cat sleeps")
+    assert code == 0
+    soft, hard = data(tmp_path / "out" / "one.html")["tracks"]
+    assert (soft["model"], hard["model"]) == ("default", "hard")
+    places = [word["place"] for word in hard["sentences"][0]["words"]]
+    assert all(place is not None for place in places)
+    assert all(word["place"] is None for word in soft["sentences"][0]["words"])
+
+
+def test_a_hard_model_that_used_the_expectation_still_shows_its_likeliest_places(captioner, photos, tmp_path):
+    captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz", "-m", "hard", "--look", "expected")
+    with np.load(tmp_path / "out" / "one.npz") as arrays:
+        for alpha, (row, col) in zip(arrays["alpha"], arrays["place"], strict=True):
+            assert alpha[row, col] == alpha.max()
+
+
+def test_a_model_compared_with_itself_has_two_names(captioner, photos, tmp_path):
+    captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz,html", "--compare", "default")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "one.html",
+        "one-default.npz",
+        "one-default-2.npz",
+    }
+
+
+def test_pages_have_the_beams_other_sentences_and_the_best_is_the_same(captioner, photos, tmp_path):
+    captioner(photos / "one.jpg", "-o", tmp_path / "a", "-f", "html,npz")
+    captioner(photos / "one.jpg", "-o", tmp_path / "b", "-f", "npz")
+    (track,) = data(tmp_path / "a" / "one.html")["tracks"]
+    assert len(track["sentences"]) == 2  # this model's beam
+    with np.load(tmp_path / "b" / "one.npz") as arrays:
+        assert track["sentences"][0]["text"] == str(arrays["text"])
+
+
+def test_files_that_are_there_are_kept_and_reported_until_overwritten(captioner, photos, tmp_path):
+    target = tmp_path / "out" / "one.png"
+    target.parent.mkdir()
+    target.write_bytes(b"mine")
+    code, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png")
+    assert (code, out) == (0, "") and "kept one.png" in err and target.read_bytes() == b"mine"
+    _, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png", "--overwrite")
+    assert out.strip() == str(target) and err == "" and target.read_bytes() != b"mine"
+
+
+def test_clashing_names_are_resolved_and_reported(captioner, photos, tmp_path):
+    (tmp_path / "more").mkdir()
+    Image.new("RGB", (20, 20)).save(tmp_path / "more" / "one.png")
+    _, out, err = captioner(photos / "one.jpg", tmp_path / "more", "-o", tmp_path / "out", "-f", "npz")
+    assert {"one.npz", "one-2.npz"} <= {Path(line).name for line in out.split()}
+    assert "written as one-2" in err
+
+
+def test_a_list_comes_on_standard_input(captioner, photos, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{photos}/one.jpg\n{photos}/two.png\n"))
+    code, out, _ = captioner("-", "-o", tmp_path / "out", "-f", "svg")
+    assert code == 0
+    assert [Path(line).name for line in out.split()] == ["one.svg", "two.svg", "index.html"]
+
+
+@pytest.mark.parametrize("options", [("--blocks",), ("--per-word",), ("--opacity", "0.3")])
+def test_the_options_of_drawing_change_the_drawing(captioner, photos, tmp_path, options):
+    captioner(photos / "one.jpg", "-o", tmp_path / "a", "-f", "words,png")
+    captioner(photos / "one.jpg", "-o", tmp_path / "b", "-f", "words,png", *options)
+    assert (tmp_path / "a" / "one.png").read_bytes() != (tmp_path / "b" / "one.png").read_bytes()
+
+
+def test_a_picture_over_the_limit_is_refused_and_one_under_a_raised_limit_drawn(captioner, photos, tmp_path):
+    code, _, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--pixel-limit", "100")
+    assert code == 1 and "--pixel-limit" in err
+    code, _, _ = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--pixel-limit", "5400", "-f", "words")
+    assert code == 0
+
+
+def test_drawing_needs_no_torch(captioner, photos, tmp_path):
+    import subprocess
+
+    script = (
+        "import sys; from captioner.cli import run\n"
+        f"sys.argv = ['captioner', 'overlay', {str(photos / 'one.jpg')!r}, '-o', {str(tmp_path / 'out')!r},"
+        " '-f', 'png,words,gif,html,npz,svg,pdf']\n"
+        "try: run()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

@@ -1,0 +1,59 @@
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from captioner.overlay.export import Folder
+from captioner.overlay.gallery import Card, index
+from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
+from tests.overlay.making import caption
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    folder = Folder(tmp_path, ["png", "html", "words"], with_gallery=True)
+    for name, text in (("a/dog.jpg", "a dog runs"), ("b/cat #1 ü%.jpg", "a cat sleeps"), ("<b>.jpg", "a <i> dog")):
+        folder.add([("", caption(text, name=name, size=(300, 200)))], folder.claim(name))
+    assert folder.finish() == tmp_path / "index.html"
+    return tmp_path
+
+
+def test_a_card_leads_to_the_page_or_the_best_there_is():
+    def card(*kinds: str) -> str:
+        return index([Card("dog.jpg", (("", "a dog"),), "t.jpg", (3, 2), tuple((k, f"dog.{k}") for k in kinds))])
+
+    assert '<a class="picture" href="dog.html">' in card("png", "html")
+    assert '<a class="picture" href="dog.png">' in card("npz", "png", "svg")
+    assert 'class="picture"' not in card("npz")
+
+
+def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(made, browser):  # noqa: F811
+    complaints(browser), requests(browser)
+    browser.get((made / "index.html").as_uri())
+    images = browser.find_elements(By.TAG_NAME, "img")
+    assert [image.get_attribute("alt") for image in images] == ["a dog runs", "a cat sleeps", "a <i> dog"]
+    for image in images:
+        assert browser.execute_script("return arguments[0].naturalWidth", image) == 300
+    browser.find_element(By.ID, "wanted").send_keys("dog a")
+    shown = [card for card in browser.find_elements(By.CLASS_NAME, "card") if card.is_displayed()]
+    assert len(shown) == 2 and browser.find_element(By.ID, "found").text == "2 of 3"
+    assert complaints(browser) == []
+    assert all(url.startswith(made.as_uri()) for url in requests(browser))
+
+
+def test_every_link_of_the_gallery_leads_to_a_file(made, browser):  # noqa: F811
+    browser.get((made / "index.html").as_uri())
+    links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, ".card a")]
+    assert len(links) == 3 * 4
+    for link in links:
+        browser.get(link)
+        assert "ERR_FILE_NOT_FOUND" not in browser.page_source
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_every_text_of_the_gallery_has_the_contrast_that_wcag_asks_for(made, browser, name):  # noqa: F811
+    scheme(browser, name)
+    browser.get((made / "index.html").as_uri())
+    measured = contrasts(browser)
+    assert len(measured) > 8
+    assert {text: ratio for text, ratio in measured.items() if ratio < 4.5} == {}
