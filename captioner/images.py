@@ -172,6 +172,15 @@ def _decode(file: BinaryIO, name: str, least: int | None, pixel_limit: int) -> t
             return _upright(image, name, pixel_limit, least)
 
 
+def _open(file: BinaryIO) -> Image.Image:
+    try:
+        return Image.open(file, formats=COMMON)
+    except UnidentifiedImageError:
+        Image.init()
+        file.seek(0)
+        return Image.open(file, formats=[name for name in OTHERS if name in Image.OPEN])
+
+
 def _upright(image: Image.Image, name: str, pixel_limit: int, least: int | None = None) -> tuple[Image.Image, Frame]:
     width, height = image.size
     if width * height > pixel_limit:
