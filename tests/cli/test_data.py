@@ -101,3 +101,14 @@ def test_shapes_are_drawn_and_pass_the_check(tmp_path: Path) -> None:
     assert run("check", tmp_path / "shapes", "--decode").returncode == 0
     again = run("shapes", tmp_path / "shapes", "--images", 30)
     assert again.returncode == 2 and "--overwrite" in again.stderr
+
+
+def test_every_option_is_documented() -> None:
+    from captioner.cli.data import command
+
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    for name, subcommand in command.commands.items():
+        assert f"captioner data {name}" in text
+        for parameter in subcommand.params:
+            for option in (option for option in parameter.opts if option.startswith("--")):
+                assert f"`{option}" in text, f"captioner data {name} {option}"
