@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from captioner import cli
+from captioner.cli.data import command
 from tests.data.making import coco, pictures, write
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "captioner", "data", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: object) -> Done:
+    """The whole command line with its error handling, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch("sys.argv", ["captioner", "data", *map(str, arguments)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as left,
+    ):
+        cli.run()
+    assert isinstance(left.value.code, int)
+    return Done(left.value.code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -104,8 +124,6 @@ def test_shapes_are_drawn_and_pass_the_check(tmp_path: Path) -> None:
 
 
 def test_every_option_is_documented() -> None:
-    from captioner.cli.data import command
-
     text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
     for name, subcommand in command.commands.items():
         assert f"captioner data {name}" in text
