@@ -4,8 +4,8 @@
                  encoder.onnx        pixels -> annotations (or the encoder of a bundle beside this one)
                  begin.onnx          annotations -> the state before the first word
                  decoder.onnx        one word more
+                 model.safetensors   the weights: the graphs point into it, and torch goes on training from it
                  vocabulary.json
-                 model.safetensors   the same weights for torch, to go on training (may be left out)
                  README.md           the model card
 
 Loading checks all of it and executes nothing. What the graphs take and give is in `captioner.runtime`.
@@ -138,8 +138,10 @@ def write(folder: Path, files: Mapping[str, Path | bytes], manifest: Manifest, v
                 shutil.copyfile(content, fresh / name)
         vocabulary.save(fresh / VOCABULARY)
         records = {path.name: _record(path) for path in sorted(fresh.iterdir())}
-        if sibling(manifest.encoder.file) is not None:
+        if (home := sibling(manifest.encoder.file)) is not None:
             records[manifest.encoder.file] = _record(fresh / manifest.encoder.file)
+            if (folder.parent / home / WEIGHTS).is_file():
+                records[f"../{home}/{WEIGHTS}"] = _record(folder.parent / home / WEIGHTS)
         whole = replace(manifest, files=records)
         (fresh / MANIFEST).write_text(
             json.dumps(whole.to_json(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"

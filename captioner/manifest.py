@@ -105,10 +105,12 @@ class Manifest:
             created_by=read.take(values, "created_by", str),
             files={name: read.file(record) for name, record in files.items()},
         )
-        outside = [name for name in manifest.files if sibling(name) is not None]
+        # An encoder that is another bundle's comes with that bundle's weights, into which its graph points.
+        home = sibling(manifest.encoder.file)
+        shared = {manifest.encoder.file, f"../{home}/model.safetensors"}
+        outside = {name for name in manifest.files if sibling(name) is not None}
         read.check(
-            all(name == manifest.encoder.file for name in outside),
-            f"only the encoder may be another bundle's, not {', '.join(outside)}",
+            not outside - shared, f"only the encoder may be another bundle's, not {', '.join(sorted(outside - shared))}"
         )
         return manifest
 

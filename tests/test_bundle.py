@@ -6,12 +6,14 @@ import hashlib
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from captioner import bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.manifest import Decoding, Manifest
-from tests.graphs import write_model
+from captioner.runtime import OnnxBackend
+from tests.graphs import SIDE, write_model
 
 
 @pytest.fixture
@@ -126,6 +128,7 @@ def test_two_bundles_share_an_encoder(model, tmp_path):
     assert not (other.folder / "encoder.onnx").exists()
     loaded = bundle.load(other.folder)
     assert loaded.encoder.read_bytes() == model.encoder.read_bytes()
+    assert OnnxBackend(loaded).encode(np.zeros((1, SIDE, SIDE, 3), np.uint8)).values.shape == (1, 4, 3)
     (model.folder / "encoder.onnx").write_bytes(b"x" * model.manifest.files["encoder.onnx"].size)
     with pytest.raises(CaptionerError, match="checksum"):
         bundle.load(other.folder)
