@@ -48,7 +48,7 @@ prepare() {
         say "$python can't make a virtual environment. On Debian and Ubuntu: apt-get install python3-venv"
         return 1
     fi
-    if ! (cd "$ROOT" && "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
+    if ! (cd "$ROOT" && "$folder/bin/python" -m pip install -qq --disable-pip-version-check \
         --constraint constraints.txt --editable "$requirement" </dev/null); then
         say "the installation failed (pip's message is above). It is the one step that needs a package index:" \
             "check the network, or point pip to a mirror (PIP_INDEX_URL) or to a folder of wheels" \
