@@ -47,10 +47,9 @@ def loss(
     baseline: float = 0.0,
 ) -> Loss:
     """The objective of a reading of `captions` captions; hard where the reading has sampled rows."""
-    log_p = -F.cross_entropy(reading.logits, reading.targets, reduction="none")  # (N,)
-    smoothed = log_p
-    if label_smoothing:
-        smoothed = -F.cross_entropy(reading.logits, reading.targets, reduction="none", label_smoothing=label_smoothing)
+    every = F.log_softmax(reading.logits, -1)  # (N, V)
+    log_p = every.gather(1, reading.targets.unsqueeze(1)).squeeze(1)  # (N,)
+    smoothed = (1 - label_smoothing) * log_p + label_smoothing * every.mean(-1) if label_smoothing else log_p
     total = -smoothed.sum() / captions
     spread = -(reading.alpha * torch.log(reading.alpha.clamp_min(1e-20))).sum(-1)  # H[alpha_t], (N,)
     cover = doubly_stochastic_term(reading, captions)
