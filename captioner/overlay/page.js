@@ -342,5 +342,8 @@
   });
 
   document.getElementById("controls").hidden = false;
-  Promise.all(tracks.map((track) => track.image.decode())).then(draw, draw);
+  // page.html#3 opens at the third word, so that a link can point to it.
+  const linked = () => select((Number(location.hash.slice(1)) || 0) - 1);
+  addEventListener("hashchange", linked);
+  Promise.all(tracks.map((track) => track.image.decode())).then(linked, linked);
 })();

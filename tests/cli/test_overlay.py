@@ -1,6 +1,7 @@
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -184,8 +185,6 @@ def test_a_picture_over_the_limit_is_refused_and_one_under_a_raised_limit_drawn(
 
 
 def test_drawing_needs_no_torch(captioner, photos, tmp_path):
-    import subprocess
-
     script = (
         "import sys; from captioner.cli import run\n"
         f"sys.argv = ['captioner', 'overlay', {str(photos / 'one.jpg')!r}, '-o', {str(tmp_path / 'out')!r},"
@@ -194,4 +193,5 @@ def test_drawing_needs_no_torch(captioner, photos, tmp_path):
         "except SystemExit as end: assert not end.code, end.code\n"
         "assert 'torch' not in sys.modules and 'matplotlib' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
