@@ -17,6 +17,7 @@ from captioner.manifest import Decoding, EncoderRecord, Manifest
 from captioner.text import SPECIAL, Vocabulary
 
 SIDE, ROWS, COLS, D = 16, 2, 2, 3
+SCALE = 32.0  # so that colours make a difference
 WORDS = ("a", "cat", "dog", "on", "the", "mat", "runs", "sleeps")
 VOCABULARY = Vocabulary(SPECIAL + WORDS)
 V = len(VOCABULARY)
@@ -38,7 +39,7 @@ def write_model(
     manifest = Manifest(
         name=name or folder.name,
         attention="hard" if hard else "soft",
-        encoder=EncoderRecord("means", SIDE, ROWS, COLS, D, (0.0, 0.0, 0.0), (255.0, 255.0, 255.0)),
+        encoder=EncoderRecord("means", SIDE, ROWS, COLS, D, (0.0, 0.0, 0.0), (SCALE, SCALE, SCALE)),
         training_data="nothing",
         licence="CC0-1.0",
         decoding=Decoding(beam=2, length_power=0.8, max_length=7, look="argmax" if hard else "expected"),
@@ -80,7 +81,7 @@ def encoder_graph() -> bytes:
         n("Transpose", ["pooled"], ["nhwc"], perm=[0, 2, 3, 1]),
         n("Reshape", ["nhwc", "shape"], ["annotations"]),
     ]  # fmt: skip
-    constants = [("scale", np.array(255, np.float32)), ("shape", np.array([-1, ROWS * COLS, D], np.int64))]
+    constants = [("scale", np.array(SCALE, np.float32)), ("shape", np.array([-1, ROWS * COLS, D], np.int64))]
     return model(
         nodes,
         [tensor("pixels", TensorProto.UINT8, "B", SIDE, SIDE, 3)],
@@ -164,5 +165,5 @@ def numpy_step(weights: dict[str, np.ndarray], annotations, h, words, mix=None):
 
 def means(pixels) -> np.ndarray:
     """Annotations of pixels (B, SIDE, SIDE, 3)."""
-    cells = pixels.reshape(len(pixels), ROWS, SIDE // ROWS, COLS, SIDE // COLS, 3) / 255
+    cells = pixels.reshape(len(pixels), ROWS, SIDE // ROWS, COLS, SIDE // COLS, 3) / SCALE
     return cells.mean(axis=(2, 4)).reshape(len(pixels), ROWS * COLS, 3).astype(np.float32)

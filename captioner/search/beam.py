@@ -159,7 +159,7 @@ class _Beam:
         after = before + self.constraints.gain(self.met[:, slots])  # (B, n, m)
         lanes = []
         for met in range(count + 1):
-            if count - met < self.options.max_length - time or met == count:
+            if met == count or self.constraints.words_needed(met) < self.options.max_length - time:
                 lane = np.where(before == met, plane, np.float32(NONE))
                 lane[:, :, wanted] = np.where(after == met, plane[:, :, wanted], np.float32(NONE))
                 lanes.append(lane)

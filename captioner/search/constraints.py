@@ -46,7 +46,7 @@ class Constraints:
             special.add(vocabulary.unk)
         if special.intersection(wanted) or vocabulary.end in wanted:
             raise UsageError("special tokens cannot be required to occur")
-        return cls(
+        constraints = cls(
             never=np.array(sorted(special | forbidden), np.int64),
             wanted=np.array(wanted, np.int64),
             required=np.array([[w in numbers for w in wanted] for numbers in required], np.bool_).reshape(
@@ -56,6 +56,14 @@ class Constraints:
             no_repeat=options.no_repeat,
             end=vocabulary.end,
         )
+        if constraints.words_needed(0) > options.max_length:
+            raise UsageError(f"{len(required)} words that must occur don't fit in {options.max_length} words")
+        return constraints
+
+    def words_needed(self, met: int) -> int:
+        """The fewest further words that could meet all constraints, for a word may meet several at once."""
+        most = int(self.required.sum(axis=0).max(initial=1))
+        return -(-(len(self.required) - met) // most)
 
     def mask(
         self,

@@ -67,10 +67,6 @@ class SearchOptions:
             not (self.sample and self.required),
             "words that must occur are found by beam search, not by sampling: leave one of the two out",
         )
-        check(
-            len(self.required) <= self.max_length,
-            f"{len(self.required)} words that must occur don't fit in {self.max_length} words",
-        )
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,15 @@ def test_a_word_cannot_be_required_and_forbidden():
 
 
 def test_more_required_words_than_fit_are_refused():
+    toy = Toy(WORDS, random_table(WORDS))
     with pytest.raises(UsageError, match="don't fit in 2 words"):
-        SearchOptions(required=(("cat",), ("dog",), ("kitten",)), max_length=2)
+        search(toy, images(0), SearchOptions(required=(("cat",), ("dog",), ("kitten",)), max_length=2))
+
+
+def test_one_word_may_meet_several_constraints_at_the_limit():
+    toy = Toy(WORDS, lambda i, p: {"dog": 0.9, "kitten": 0.09, "cat": 0.005, "<end>": 0.005})
+    options = SearchOptions(beam=1, max_length=1, required=(("cat", "dog"), ("cat", "kitten"), ("cat",)))
+    assert text(toy, search(toy, images(0), options)[0][0]) == ("cat",)
 
 
 def test_a_sentence_with_no_way_on_is_cut():
