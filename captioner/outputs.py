@@ -53,7 +53,7 @@ class Lines:
         self.file.flush()
 
     def close(self) -> None:
-        self.file.flush()
+        _close(self.file)
 
 
 class Coco:
@@ -93,7 +93,7 @@ class Coco:
     def close(self) -> None:
         if not self.rewind:
             self.file.write("[]\n" if self.empty else "\n]\n")
-        self.file.flush()
+        _close(self.file)
 
 
 class Sidecars:
@@ -117,6 +117,13 @@ class Sidecars:
 
     def close(self) -> None:
         pass
+
+
+def _close(file: TextIO) -> None:
+    if file is sys.stdout:
+        file.flush()
+    else:
+        file.close()
 
 
 def sidecar(name: str) -> Path:

@@ -1,0 +1,323 @@
+"""`captioner caption`: inputs, formats, resuming, failures and exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner import Captioner, cli
+from tests.graphs import SIDE, write_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "toy").folder
+
+
+@pytest.fixture(scope="module")
+def captioner(model):
+    return Captioner.load(model)
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch) -> Path:
+    """Five pictures, one of them in a folder inside, and a file that is none."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "photos"
+    (folder / "more").mkdir(parents=True)
+    blocks = np.random.default_rng(0).integers(0, 256, (5, 2, 2, 3), np.uint8)
+    names = ["img_10.png", "img_2.jpg", "img_7.bmp", "more/img_4.png", "IMG_3.PNG"]
+    for name, block in zip(names, blocks, strict=True):
+        pixels = block.repeat(SIDE // 2, axis=0).repeat(SIDE // 2, axis=1)
+        Image.fromarray(pixels).save(folder / name, **({"quality": 95} if name.endswith("jpg") else {}))
+    (folder / "notes.md").write_text("no picture")
+    (folder / ".hidden.png").write_bytes(b"of the system")
+    return folder
+
+
+IN_FOLDER = ["photos/IMG_3.PNG", "photos/img_10.png", "photos/img_2.jpg", "photos/img_7.bmp"]
+
+
+@pytest.fixture
+def run(model, monkeypatch, capsys):
+    def run(*arguments: str, stdin: str = "", command: str = "caption") -> tuple[int, str, str]:
+        with_model = ("--model", str(model)) if command == "caption" and "--model" not in arguments else ()
+        monkeypatch.setattr(sys, "argv", ["captioner", command, *with_model, *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as left:
+            cli.run()
+        said = capsys.readouterr()
+        return left.value.code, said.out, said.err
+
+    return run
+
+
+def test_text_is_a_line_of_name_and_caption(run, photos, captioner):
+    code, out, err = run("photos/img_2.jpg")
+    assert (code, err) == (0, "")
+    assert out == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
+
+
+def test_a_folder_is_read_in_order_without_hidden_and_other_files(run, photos):
+    code, out, _ = run("photos")
+    assert code == 0
+    assert [line.split("\t")[0] for line in out.splitlines()] == IN_FOLDER
+
+
+def test_recursive_looks_in_the_folders_inside(run, photos):
+    _, out, _ = run("photos", "--recursive")
+    assert [line.split("\t")[0] for line in out.splitlines()] == [*IN_FOLDER, "photos/more/img_4.png"]
+
+
+def test_patterns_and_repeated_names(run, photos):
+    _, out, _ = run("photos/img_*", "photos/img_2.jpg", "photos/**/*_4.png")
+    names = [line.split("\t")[0] for line in out.splitlines()]
+    assert names == ["photos/img_10.png", "photos/img_2.jpg", "photos/img_7.bmp", "photos/more/img_4.png"]
+
+
+def test_a_list_on_standard_input(run, photos):
+    code, out, _ = run("-", "photos/img_7.bmp", stdin="photos/img_2.jpg\n\nphotos/img_10.png\r\n")
+    assert code == 0
+    names = [line.split("\t")[0] for line in out.splitlines()]
+    assert names == ["photos/img_7.bmp", "photos/img_2.jpg", "photos/img_10.png"]
+
+
+def test_jsonl_has_the_caption_its_figures_and_alternatives(run, photos, captioner):
+    _, out, _ = run("photos", "--format", "jsonl", "--n-best", "2", "--words")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["image"] for line in lines] == IN_FOLDER
+    for line in lines:
+        truth = captioner(line["image"], n_best=2)
+        assert line["caption"] == truth.text
+        assert line["score"] == pytest.approx(truth.score, abs=1e-5)
+        assert line["alternatives"][0]["caption"] == truth.alternatives[0].text
+        assert [word["text"] for word in line["words"]] == [word.text for word in truth.words]
+        ends = [line["end"]["log_probability"]] if line["end"] else []
+        total = sum(word["log_probability"] for word in line["words"]) + sum(ends)
+        assert line["log_probability"] == pytest.approx(total, abs=1e-4)
+
+
+def test_csv_is_read_back_by_a_csv_reader(run, photos):
+    Path("photos/img_2.jpg").rename('photos/a "quoted", name.jpg')
+    _, out, _ = run("photos", "--format", "csv", "--n-best", "2")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert len(rows) == 8
+    assert {row["rank"] for row in rows} == {"1", "2"}
+    assert rows[2]["image"] == 'photos/a "quoted", name.jpg'
+    assert all(float(row["score"]) < 0 for row in rows)
+
+
+def test_coco_takes_the_numbers_in_the_names(run, photos):
+    code, out, err = run("photos", "--format", "coco")
+    entries = json.loads(out)
+    assert (code, err) == (0, "")
+    assert [entry["image_id"] for entry in entries] == [3, 10, 2, 7]
+    assert all(set(entry) == {"image_id", "caption"} for entry in entries)
+
+
+def test_coco_numbers_images_whose_names_have_none(run, photos):
+    Path("photos/img_7.bmp").rename("photos/seven.bmp")
+    _, out, err = run("photos", "--format", "coco")
+    entries = json.loads(out)
+    assert [entry["image_id"] for entry in entries] == [1, 2, 3, 4]
+    assert entries[3]["file_name"] == "photos/seven.bmp"
+    assert "numbered as they come" in err
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
+def test_resume_goes_on_where_a_run_was_stopped(run, photos, form):
+    Path("photos/new\tline.png").write_bytes(Path("photos/img_10.png").read_bytes())
+    for with_numbers in (True, False):
+        if not with_numbers:
+            Path("photos/img_7.bmp").rename("photos/seven.bmp")
+        whole = run("photos", "-f", form)[1]
+        for arguments in (["photos/img_10.png", "photos/new\tline.png"], ["photos"], ["photos"]):
+            code, out, _ = run(*arguments, "-f", form, "-o", "out", "--resume")
+            assert (code, out) == (0, "")
+        if form == "coco":
+            kept, truth = json.loads(Path("out").read_text()), json.loads(whole)
+            assert sorted(e["caption"] for e in kept) == sorted(e["caption"] for e in truth)
+            assert len({e["image_id"] for e in kept}) == len(truth)
+        else:
+            assert sorted(Path("out").read_text().splitlines()) == sorted(whole.splitlines())
+        Path("out").unlink()
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
+def test_resume_cuts_off_a_half_written_line(run, photos, form):
+    run("photos", "-f", form, "-o", "out")
+    whole = Path("out").read_text()
+    Path("out").write_text(whole[:-7])
+    run("photos", "-f", form, "-o", "out", "--resume")
+    assert Path("out").read_text() == whole
+
+
+def test_resume_refuses_a_file_of_another_kind(run, photos):
+    Path("out").write_text("precious\n")
+    for form in ("jsonl", "csv", "coco"):
+        code, _, err = run("photos", "-f", form, "-o", "out", "--resume")
+        assert code == 2 and "cannot go on" in err
+    assert Path("out").read_text() == "precious\n"
+
+
+def test_sidecars_stand_beside_the_photos(run, photos, captioner):
+    code, _, _ = run("photos", "--sidecar", "--n-best", "2")
+    assert code == 0
+    truth = captioner("photos/img_2.jpg", n_best=2)
+    assert Path("photos/img_2.txt").read_text() == f"{truth.text}\n{truth.alternatives[0].text}\n"
+    assert sorted(path.name for path in photos.glob("*.txt")) == ["IMG_3.txt", "img_10.txt", "img_2.txt", "img_7.txt"]
+
+
+def test_resume_leaves_sidecars_that_are_there(run, photos):
+    Path("photos/img_2.txt").write_text("written by hand\n")
+    _, out, _ = run("photos", "--sidecar", "--resume")
+    assert len(out.splitlines()) == 3
+    assert Path("photos/img_2.txt").read_text() == "written by hand\n"
+
+
+def test_two_photos_with_one_sidecar_are_told(run, photos):
+    Image.open("photos/img_2.jpg").save("photos/img_2.png")
+    code, _, err = run("photos/img_2.jpg", "photos/img_2.png", "--sidecar")
+    assert code == 1 and "photos/img_2.txt is already that of photos/img_2.jpg" in err
+
+
+def test_a_bad_file_among_many_is_named_and_the_rest_captioned(run, photos):
+    Path("photos/img_5.jpg").write_text("broken")
+    Path("photos/img_6.png").write_bytes(b"")
+    code, out, err = run("photos", "photos/gone.jpg")
+    assert code == 1
+    assert [line.split("\t")[0] for line in out.splitlines()] == IN_FOLDER
+    assert "photos/img_5.jpg: not a picture" in err
+    assert "photos/img_6.png: the file is empty" in err
+    assert "photos/gone.jpg: no such file" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("argument", ["empty", "nothing.jpg", "*.jpeg"])
+def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
+    Path("empty").mkdir()
+    code, out, err = run(argument)
+    assert (code, out) == (2, "")
+    assert "no picture to caption" in err and argument in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--model", "nosuch"], "unknown model 'nosuch'|no model in any of"),
+        (["--beem", "3"], "No such option"),
+        (["--beam", "0"], "beam"),
+        (["--require", "kat"], "'kat' is not in the model's vocabulary.*cat"),
+        (["--resume"], "--resume needs --output"),
+        (["--top-p", "0.9"], "--top-p needs --sample"),
+        (["--words"], "--words needs --format jsonl"),
+        (["--output", "no/such/folder/out"], "cannot be written"),
+        (["--backend", "onnx", "--device", "cuda"], "--backend torch"),
+        (["--n-best", "5", "--beam", "2"], "needs a beam of 5"),
+    ],
+)
+def test_a_wrong_call_is_told_with_exit_2(run, photos, arguments, said):
+    import re
+
+    code, out, err = run("photos", *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(said, err), err
+    assert "Traceback" not in err
+
+
+def test_search_options_reach_the_search(run, photos, captioner):
+    asked = [
+        ("--require", "cat|dog"),
+        ("--forbid", "mat"),
+        ("--forbid", "zebra"),
+        ("--min-length", "3"),
+        ("--beam", "4"),
+    ]
+    _, out, err = run("photos/img_2.jpg", *(part for pair in asked for part in pair))
+    options = {"required": ["cat|dog"], "forbidden": ["mat"], "min_length": 3, "beam": 4}
+    assert out.split("\t")[1] == captioner("photos/img_2.jpg", **options).text + "\n"
+    assert "does not know 'zebra'" in err
+    arguments = ("--sample", "--temperature", "1.5", "--top-k", "4", "--top-p", "0.9", "--seed", "5", "--n-best", "3")
+    _, out, _ = run("photos/img_2.jpg", *arguments)
+    options = {"sample": True, "temperature": 1.5, "top_k": 4, "top_p": 0.9, "seed": 5, "n_best": 3}
+    drawn = captioner("photos/img_2.jpg", **options)
+    assert [line.split("\t")[1] for line in out.splitlines()] == [c.text for c in (drawn, *drawn.alternatives)]
+
+
+def test_the_pixel_limit_is_kept(run, photos):
+    code, out, err = run("photos/img_2.jpg", "--pixel-limit", "100")
+    assert (code, out) == (1, "") and "more than the limit of 100 pixels" in err
+
+
+def command(model: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "captioner", "caption", "--model", str(model), *arguments]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONWARNINGS": ""}
+
+
+def test_a_closed_pipe_ends_quietly(model, photos):
+    names = "photos/img_2.jpg\n" + "".join(f"photos/../photos/{'./' * i}img_2.jpg\n" for i in range(300))
+    done = subprocess.run(
+        f"{' '.join(command(model, '-', '--batch', '1'))} | head -n 1",
+        shell=True,
+        input=names,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=120,
+    )
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_ctrl_c_ends_quietly_and_leaves_whole_lines(model, photos):
+    running = subprocess.Popen(
+        command(model, "-", "--format", "jsonl", "--output", "out.jsonl", "--batch", "1"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert running.stdin and running.stderr
+    running.stdin.write("photos/img_2.jpg\nphotos/img_7.bmp\n")
+    running.stdin.flush()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and len(lines("out.jsonl")) < 2:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130
+    assert running.stderr.read().strip() == "stopped"
+    running.stdin.close()
+    running.stderr.close()
+    assert [json.loads(line)["image"] for line in lines("out.jsonl")] == ["photos/img_2.jpg", "photos/img_7.bmp"]
+
+
+def lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def test_the_light_command_loads_neither_torch_nor_the_train_half(model, photos):
+    code = (
+        "import sys; from captioner.cli import run\n"
+        f"sys.argv = ['captioner', 'caption', '--model', {str(model)!r}, 'photos/img_2.jpg']\n"
+        "try: run()\n"
+        "except SystemExit as left: assert left.code == 0, left.code\n"
+        "heavy = {'torch', 'torchvision', 'onnx', 'pydantic', 'yaml', 'rich', 'nltk', 'pycocoevalcap', 'scipy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,52 @@
+"""`captioner models`: what is listed of each model at hand, and what of one that is damaged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from captioner import bundle
+from captioner.cli import main
+from tests.graphs import write_model
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "shelves", lambda: [tmp_path])
+    write_model(
+        tmp_path / "one", training_data="COCO train", licence="Apache-2.0", scores={"BLEU-4": 28.5}, scored_on="val"
+    )
+    write_model(tmp_path / "two", hard=True)
+    (tmp_path / "not-a-model").mkdir()
+    return tmp_path
+
+
+def test_size_attention_training_data_and_scores_are_listed(shelf):
+    out = CliRunner().invoke(main, ["models"]).output
+    assert "one\n  soft attention, means, grid 2x2, 0.0 MB\n" in out
+    assert "trained on COCO train; licence Apache-2.0" in out
+    assert "BLEU-4 28.5 (val)" in out
+    assert "two\n  hard attention" in out
+    assert "not measured" in out
+
+
+def test_json_is_for_programs(shelf):
+    found = json.loads(CliRunner().invoke(main, ["models", "--json"]).output)
+    assert [entry["name"] for entry in found] == ["one", "two"]
+    assert found[0]["bytes"] == bundle.load(shelf / "one").size
+    assert found[0]["scores"] == {"BLEU-4": 28.5}
+
+
+def test_a_damaged_model_is_listed_with_the_reason(shelf):
+    (shelf / "two" / "decoder.onnx").unlink()
+    result = CliRunner().invoke(main, ["models"])
+    assert result.exit_code == 0
+    assert "cannot be used" in result.output and "decoder.onnx is missing" in result.output
+
+
+def test_without_models_it_says_where_it_looked(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "shelves", lambda: [tmp_path / "nowhere"])
+    result = CliRunner().invoke(main, ["models"])
+    assert "no models in" in result.output and "nowhere" in result.output
