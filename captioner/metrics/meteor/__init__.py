@@ -1,0 +1,82 @@
+"""METEOR 1.5 for English without Java, with the published parameters and weights.
+
+Denkowski and Lavie, "Meteor Universal" (2014). A caption is aligned with each of its references; weighted
+precision and recall of the matched words, function words counting less than content words, make a mean, lowered by
+a penalty for matches that are scattered. Agrees with meteor-1.5.jar as pycocoevalcap runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from captioner.metrics.meteor.align import WEIGHTS, align
+from captioner.metrics.meteor.match import Matcher, Sentence
+from captioner.metrics.meteor.resources import MeteorUnavailableError, is_indexed, load_resources
+from captioner.metrics.meteor.words import meteor_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["MeteorUnavailableError", "is_indexed", "meteor_scores", "meteor_statistics"]
+
+ALPHA, BETA, GAMMA, DELTA = 0.85, 0.20, 0.60, 0.75
+
+# What a segment's score is made of, and a corpus' from their sums: the caption's and the reference's number of
+# content words, of function words, the weighted matched content and function words of each, of matched words, chunks.
+_COLUMNS = 13
+
+
+def meteor_statistics(captions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
+    """One row of sufficient statistics for each caption, from the reference that scores best.
+
+    Captions and references are tokens joined by spaces, by the same keys.
+    """
+    resources = load_resources()
+    sentences = {key: Sentence(meteor_words(text)) for key, text in captions.items()}
+    reference_sentences = {key: [Sentence(meteor_words(text)) for text in references[key]] for key in captions}
+    together = [*sentences.values(), *(s for group in reference_sentences.values() for s in group)]
+    matcher = Matcher.of(resources, together)
+    rows = np.zeros((len(sentences), _COLUMNS))
+    for row, (key, sentence) in zip(rows, sentences.items(), strict=True):
+        candidates = np.array([_statistics(matcher, sentence, r) for r in reference_sentences.pop(key)])
+        row[:] = candidates[np.argmax(meteor_scores(candidates))]
+    return rows
+
+
+def meteor_scores(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The score of each row of statistics; of sums of rows for a whole corpus. From 0 to 1."""
+    s = np.asarray(statistics, np.float64).T
+    content, function, ref_content, ref_function, matched_c, matched_f, ref_matched_c, ref_matched_f = s[:8]
+    matched, ref_matched, chunks, length, ref_length = s[8:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = (DELTA * matched_c + (1 - DELTA) * matched_f) / (DELTA * content + (1 - DELTA) * function)
+        recall = (DELTA * ref_matched_c + (1 - DELTA) * ref_matched_f) / (
+            DELTA * ref_content + (1 - DELTA) * ref_function
+        )
+        mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
+        penalty = GAMMA * (chunks / ((matched + ref_matched) / 2)) ** BETA
+        whole = (matched == length) & (ref_matched == ref_length) & (chunks == 1)
+        score = mean * (1 - np.where(whole, 0.0, penalty))
+    return np.where(np.isfinite(score), score, 0.0)
+
+
+def _statistics(matcher: Matcher, caption: Sentence, reference: Sentence) -> list[float]:
+    words, ref_words = caption.words, reference.words
+    matches, chunks = align(matcher.candidates(caption, reference), len(words))
+    is_function = matcher.resources.function_words.__contains__
+    weighted = [0.0, 0.0, 0.0, 0.0]
+    for match in matches:
+        weight = WEIGHTS[match.matcher]
+        for word in words[match.start : match.start + match.length]:
+            weighted[is_function(word)] += weight
+        for word in ref_words[match.ref : match.ref + match.ref_length]:
+            weighted[2 + is_function(word)] += weight
+    function, ref_function = sum(map(is_function, words)), sum(map(is_function, ref_words))
+    return [
+        *(len(words) - function, function, len(ref_words) - ref_function, ref_function),
+        *weighted,
+        *(sum(m.length for m in matches), sum(m.ref_length for m in matches), chunks, len(words), len(ref_words)),
+    ]
