@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from captioner.metrics.cider import CiderReward
 from captioner.model import attention
 from captioner.model.decoder import Decoder, Reading
 from captioner.text import Vocabulary
@@ -41,8 +42,6 @@ class SelfCritical:
     def __init__(
         self, settings: SelfCriticalSettings, decoder: Decoder, vocabulary: Vocabulary, corpus: Corpus
     ) -> None:
-        from captioner.metrics.cider import CiderReward
-
         self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
         references = [corpus.captions_of(image) for image in range(len(corpus))]
         self.reward = CiderReward(references, end=vocabulary.end)

@@ -10,6 +10,7 @@ import torch
 
 from captioner.backend import Annotations
 from captioner.data.sets import CaptionSet
+from captioner.metrics.scores import score
 from captioner.model.backend import TorchBackend
 from captioner.search import Hypothesis, SearchOptions, search
 from captioner.train.config import ValidationSettings
@@ -59,8 +60,7 @@ def caption(backend: TorchBackend, grid: torch.Tensor, how: SearchOptions) -> li
 
 
 def _scores(data: CaptionSet, captions: Sequence[str]) -> dict[str, float]:
-    from captioner.metrics.scores import score
 
-    results = {item.id: said for item, said in zip(data, captions, strict=True)}
-    references = {item.id: item.captions for item in data}
-    return score(results, references, metrics=("BLEU", "CIDEr")).values
+    results = {str(item.id): said for item, said in zip(data, captions, strict=True)}
+    references = {str(item.id): item.captions for item in data}
+    return score(results, references, metrics=("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr")).values
