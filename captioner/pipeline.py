@@ -233,7 +233,9 @@ class Captioner:
         return captions
 
 
-def caption_of(found: Hypothesis, backend: Backend, picture: Picture, tokens: Sequence[str] | None = None) -> Caption:
+def caption_of(
+    found: Hypothesis, backend: Backend, picture: Picture | None, tokens: Sequence[str] | None = None
+) -> Caption:
     """A hypothesis as words; `tokens` are shown for the words that the vocabulary doesn't have."""
     vocabulary: Vocabulary = backend.vocabulary
     rows, cols = backend.rows, backend.cols

@@ -1,0 +1,80 @@
+"""The model under evaluation: a bundle through onnxruntime or torch, or a training run's best weights through torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from captioner import bundle as bundles
+from captioner.errors import UsageError
+from captioner.pipeline import Captioner
+from captioner.search import SearchOptions
+
+BackendName = Literal["auto", "onnx", "torch"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model, and how it is named in the report."""
+
+    name: str
+    kind: Literal["bundle", "run"]
+    attention: str  # soft or hard
+    captioner: Captioner
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a training run; a bundle has a manifest instead of a config."""
+    return (path / "config.yaml").is_file() and not (path / bundles.MANIFEST).is_file()
+
+
+def load(
+    model: str | Path,
+    *,
+    backend: BackendName = "auto",
+    device: str | None = None,
+    threads: int | None = None,
+) -> Subject:
+    """A bundle by name or folder, or a run folder."""
+    path = Path(model).expanduser()
+    if is_run(path):
+        if backend == "onnx":
+            raise UsageError(
+                f"{path} is a training run, which torch runs; for onnxruntime, export it to a bundle first"
+            )
+        return _load_run(path, device, threads)
+    captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
+    assert captioner.manifest is not None
+    return Subject(captioner.manifest.name, "bundle", captioner.manifest.attention, captioner)
+
+
+def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
+    try:
+        import torch
+
+        from captioner.model.backend import TorchBackend
+        from captioner.model.network import Network, load_weights
+        from captioner.text import Vocabulary
+        from captioner.train import checkpoint
+        from captioner.train import config as configs
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
+        ) from None
+    best = folder / "best" / bundles.WEIGHTS
+    if not best.is_file():
+        raise UsageError(f"{folder} has no best/{bundles.WEIGHTS}: the run has not been validated yet")
+    if threads:
+        torch.set_num_threads(threads)
+    config = configs.load(folder / "config.yaml")
+    vocabulary = Vocabulary.load(folder / bundles.VOCABULARY)
+    network = Network(config.encoder, config.model, len(vocabulary), load=False)
+    load_weights(network, checkpoint.read(best)[0], str(best))
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    validation = config.training.validation
+    defaults = SearchOptions(
+        beam=validation.beam, length_power=validation.length_power, max_length=validation.maximum_length
+    )
+    captioner = Captioner(TorchBackend(network, vocabulary, chosen), defaults)
+    return Subject(config.name, "run", config.model.attention.mode, captioner)

@@ -1,0 +1,182 @@
+"""Which words of a caption name an object category: COCO's eighty, the drawn shapes, and any other label by itself.
+
+A word that is as often something else (orange, glass, board, ski) stands in no list: a figure about fewer nouns is
+better than one about the wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+# category: the names it goes by in captions; regular plurals are added.
+_NAMES = {
+    "person": "person, people, man, men, woman, women, boy, girl, child, children, kid, baby, toddler, guy, lady, "
+    "gentleman, gentlemen, player, surfer, skateboarder, skater, skier, snowboarder, rider, batter, umpire, "
+    "biker, cyclist, motorcyclist, pedestrian, teenager, adult, crowd",
+    "bicycle": "bicycle, bike",
+    "car": "car, suv, sedan, taxi, cab",
+    "motorcycle": "motorcycle, motorbike, moped, motor bike",
+    "airplane": "airplane, plane, jet, aeroplane, airliner, jetliner, biplane, aircraft, jumbo jet",
+    "bus": "bus",
+    "train": "train, locomotive",
+    "truck": "truck, lorry, pickup, fire truck, firetruck, pickup truck, semi truck",
+    "boat": "boat, ship, canoe, kayak, sailboat, sail boat, ferry, yacht, rowboat, row boat, gondola",
+    "traffic light": "traffic light, stoplight, stop light, traffic signal",
+    "fire hydrant": "fire hydrant, hydrant",
+    "stop sign": "stop sign",
+    "parking meter": "parking meter, meter",
+    "bench": "bench",
+    "bird": "bird, duck, goose, geese, seagull, pigeon, parrot, owl, eagle, swan, gull, pelican, hawk",
+    "cat": "cat, kitten, kitty",
+    "dog": "dog, puppy",
+    "horse": "horse, pony, foal",
+    "sheep": "sheep, lamb, ewe",
+    "cow": "cow, cattle, bull, calf, calves, ox, oxen",
+    "elephant": "elephant",
+    "bear": "bear, polar bear, brown bear, black bear",
+    "zebra": "zebra",
+    "giraffe": "giraffe",
+    "backpack": "backpack, back pack, knapsack, rucksack",
+    "umbrella": "umbrella, parasol",
+    "handbag": "handbag, hand bag, purse",
+    "tie": "tie, necktie, neck tie, bow tie",
+    "suitcase": "suitcase, suit case, luggage",
+    "frisbee": "frisbee",
+    "skis": "skis",
+    "snowboard": "snowboard, snow board",
+    "sports ball": "ball, soccer ball, tennis ball",
+    "kite": "kite",
+    "baseball bat": "bat, baseball bat",
+    "baseball glove": "baseball glove, baseball mitt, catcher 's mitt",
+    "skateboard": "skateboard, skate board",
+    "surfboard": "surfboard, surf board",
+    "tennis racket": "racket, racquet, tennis racket, tennis racquet",
+    "bottle": "bottle",
+    "wine glass": "wine glass, wineglass",
+    "cup": "cup, mug",
+    "fork": "fork",
+    "knife": "knife, knives",
+    "spoon": "spoon",
+    "bowl": "bowl",
+    "banana": "banana",
+    "apple": "apple",
+    "sandwich": "sandwich, burger, hamburger, cheeseburger",
+    "orange": "oranges",
+    "broccoli": "broccoli",
+    "carrot": "carrot",
+    "hot dog": "hot dog, hotdog",
+    "pizza": "pizza",
+    "donut": "donut, doughnut",
+    "cake": "cake, cupcake",
+    "chair": "chair, armchair",
+    "couch": "couch, sofa, loveseat",
+    "potted plant": "potted plant, houseplant, house plant",
+    "bed": "bed",
+    "dining table": "table, dining table, dinner table, kitchen table, dining room table",
+    "toilet": "toilet",
+    "tv": "tv, television, flat screen tv, television set",
+    "laptop": "laptop, laptop computer",
+    "mouse": "mouse, computer mouse",
+    "remote": "remote, remote control, wii remote, controller, wii controller",
+    "keyboard": "keyboard, computer keyboard",
+    "cell phone": "cell phone, cellphone, phone, mobile phone, smartphone, smart phone, iphone",
+    "microwave": "microwave, microwave oven",
+    "oven": "oven, stove, stovetop",
+    "toaster": "toaster",
+    "sink": "sink",
+    "refrigerator": "refrigerator, fridge",
+    "book": "book",
+    "clock": "clock",
+    "vase": "vase",
+    "scissors": "scissors",
+    "teddy bear": "teddy bear, teddy, stuffed bear",
+    "hair drier": "hair drier, hair dryer, blow dryer",
+    "toothbrush": "toothbrush, tooth brush",
+    "circle": "circle",
+    "square": "square",
+    "triangle": "triangle",
+    "star": "star",
+    "cross": "cross",
+}
+# Phrases that hold one of the names above and mean another thing.
+_OTHER_THINGS = (
+    "train station, train track, train yard, train platform, bus stop, bus station, bus driver, truck driver, "
+    "train conductor, bike rack, bike lane, bike path, parking lot, toilet paper, toilet brush, toilet tank, "
+    "tv stand, television stand, tv show, coffee table, pool table, picnic table, table cloth, bed spread, "
+    "bed room, bird house, bird cage, bird bath, bird feeder, dog house, apple tree, banana tree, "
+    "horse carriage, book shelf, book case, chair lift, clock tower, oven mitt, pizza box, pizza pan, pizza cutter, "
+    "pizza oven, cake pan, phone booth, phone box, town square, city square, car seat, boat dock, boat house"
+)
+# Words that name nothing: blanking what was looked at for them tells nothing.
+_FUNCTION_WORDS = (
+    "a an the this that these those some any each every all both one two three of on in at to by with for from into "
+    "onto over under up down out off and or but as is are was were be being been has have having it its his her "
+    "their there who which while next near around between through along behind front top left right side other "
+    "another very no not s 's"
+)
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+
+
+@dataclass(frozen=True)
+class Mention:
+    """Words first..last-1 of a caption name a category."""
+
+    first: int
+    last: int
+    label: str
+
+
+def mentions(words: Sequence[str], labels: Collection[str]) -> list[Mention]:
+    """The category names in a sentence, longest phrase first; only categories in `labels` count.
+
+    A longer phrase hides the shorter name in it (a teddy bear is no bear), whether or not it counts itself.
+    """
+    phrases = _phrases(frozenset(labels))
+    longest = max(map(len, phrases))
+    lowered = [word.lower() for word in words]
+    found, at = [], 0
+    while at < len(lowered):
+        lengths = range(min(longest, len(lowered) - at), 0, -1)
+        length = next((n for n in lengths if tuple(lowered[at : at + n]) in phrases), 0)
+        if length:
+            label = phrases[tuple(lowered[at : at + length])]
+            if label is not None:
+                found.append(Mention(at, at + length, label))
+        at += max(length, 1)
+    return found
+
+
+_Phrases = dict[tuple[str, ...], str | None]
+
+
+@lru_cache(maxsize=8)
+def _phrases(labels: frozenset[str]) -> _Phrases:
+    """Every phrase that is known, with the label it names; None where that is none of these labels."""
+    given = {label.lower(): label for label in labels}
+    phrases: _Phrases = {}
+    for lowered, label in given.items():  # first, so that the table's own names go before
+        _add(phrases, [lowered.replace("_", " ").replace("-", " ")], label)
+    for name, names in _NAMES.items():
+        if name in given:  # "orange" names the fruit only where the table says so
+            phrases.pop(tuple(name.split()), None)
+        _add(phrases, names.split(", "), given.get(name))
+    _add(phrases, _OTHER_THINGS.split(", "), None)
+    return phrases
+
+
+def _add(phrases: _Phrases, names: list[str], label: str | None) -> None:
+    for name in names:
+        *before, noun = name.split()
+        for form in (noun, plural(noun)):
+            phrases[tuple(before) + (form,)] = label  # noqa: RUF005 (a starred index is not Python 3.10)
+
+
+def plural(noun: str) -> str:
+    """The regular plural."""
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
