@@ -157,6 +157,15 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "captioner"
 
 
+def is_installed() -> bool:
+    """Whether METEOR's files are there at all."""
+    try:
+        Files.find()
+    except MeteorUnavailableError:
+        return False
+    return True
+
+
 def is_indexed() -> bool:
     """Whether METEOR starts at once, or must read its tables first (about half a minute)."""
     try:

@@ -1,0 +1,189 @@
+"""`captioner score`: score any system's results file against references."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from captioner.errors import CaptionerError
+
+if TYPE_CHECKING:
+    from captioner.metrics.bootstrap import Difference
+    from captioner.metrics.files import Pairing
+    from captioner.metrics.scores import Scores
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("score")
+@click.option("--results", type=_FILE, help="Captions in COCO's results format.")
+@click.option("--references", type=_FILE, required=True, help="References in COCO's captions format.")
+@click.option("--compare", type=_FILE, metavar="FILE", help="Another system's results, for the difference.")
+@click.argument("other", required=False, type=_FILE)
+@click.option("--metrics", metavar="NAMES", help="Some only, with commas between: BLEU,CIDEr. [default: all]")
+@click.option("--reference-stats", type=_FILE, metavar="FILE", help="Word frequencies of a larger corpus, for CIDEr.")
+@click.option(
+    "--write-reference-stats",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write such a file from --references (.json or .json.gz).",
+)
+@click.option("--subset", is_flag=True, help="References without results are no failure.")
+@click.option(
+    "--samples", default=1000, show_default=True, type=click.IntRange(10), help="Of the bootstrap over images."
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the bootstrap.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    results: Path | None,
+    references: Path,
+    compare: Path | None,
+    other: Path | None,
+    metrics: str | None,
+    reference_stats: Path | None,
+    write_reference_stats: Path | None,
+    subset: bool,
+    samples: int,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Score a results file against references, with 95 % intervals over the images.
+
+    \b
+    captioner score --results R.json --references captions.json
+    captioner score --references captions.json --compare A.json B.json
+
+    With --compare the difference of two systems is bootstrapped on the same images. Exit 1 where images
+    could not be scored because one of the files lacks them; the others are scored all the same.
+    """
+    if other is not None:
+        if compare is None or results is not None:
+            raise click.UsageError(f"Got an unexpected argument ({other}).")
+        results, compare = compare, other
+    if results is None and write_reference_stats is None:
+        raise click.UsageError("Missing option '--results'.")
+
+    from captioner.metrics.cider import DocumentFrequencies
+    from captioner.metrics.files import mismatches, read_references, read_results
+    from captioner.metrics.scores import METRICS
+    from captioner.tokens import tokenize
+
+    captions = read_references(references)
+    if write_reference_stats is not None:
+        written = DocumentFrequencies.of([tokenize(text) for text in group] for group in captions.values())
+        written.save(write_reference_stats)
+        click.echo(f"{write_reference_stats}: statistics of {written.images:,} images", err=True)
+        if results is None:
+            return 0
+    assert results is not None
+    wanted = METRICS if metrics is None else tuple(name.strip() for name in metrics.split(","))
+    frequencies = None if reference_stats is None else DocumentFrequencies.load(reference_stats)
+    systems = {results: read_results(results)}
+    if compare is not None:
+        systems[compare] = read_results(compare)
+    pairings = _pairings(systems, captions, references)
+    failed = False
+    notes: list[str] = []
+    for file, pairing in pairings.items():
+        notes += [f"{file}: {sentence}; not scored" for sentence in mismatches(pairing)]
+        failed |= bool(pairing.without_references) or bool(pairing.without_results and not subset)
+
+    scores = [_scores(pairing, wanted, frequencies, as_json) for pairing in pairings.values()]
+    notes += scores[0].warnings
+    differences = scores[0].minus(scores[1], samples=samples, seed=seed) if len(scores) > 1 else None
+    report = _report(scores, differences, list(pairings.items()), notes, samples, seed)
+    for note in notes:
+        click.echo(f"captioner: {note}", err=True)
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _table(report))
+    ctx.exit(1 if failed else 0)
+
+
+def _pairings(systems: dict[Path, dict[str, str]], references: dict[str, list[str]], file: Path) -> dict[Path, Pairing]:
+    from captioner.metrics.files import pair
+
+    pairings = {name: pair(results, references) for name, results in systems.items()}
+    for name, pairing in pairings.items():
+        if not pairing.results:
+            raise CaptionerError(
+                f"no image of {name} ({len(pairing.without_references):,} results) has references in {file} "
+                f"({len(references):,} images): are the two files of the same set?"
+            )
+    if len(pairings) > 1:
+        first, second = pairings.values()
+        if first.results.keys() != second.results.keys():
+            apart = len(first.results.keys() ^ second.results.keys())
+            raise CaptionerError(
+                f"two systems can only be compared on the same images: {apart:,} images have a result in "
+                f"one of {' and '.join(map(str, pairings))} alone"
+            )
+        # The bootstrap is paired image by image.
+        second.results.update({image: second.results.pop(image) for image in first.results})
+    return pairings
+
+
+def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet: bool) -> Scores:
+    from captioner.metrics.meteor.resources import is_indexed, is_installed
+    from captioner.metrics.scores import score
+
+    if "METEOR" in metrics and not quiet and is_installed() and not is_indexed():
+        click.echo("reading METEOR's paraphrases, once: half a minute …", err=True)
+    return score(pairing.results, pairing.references, metrics=metrics, reference_stats=frequencies)
+
+
+def _report(
+    scores: list[Scores],
+    differences: dict[str, Difference] | None,
+    pairings: list[tuple[Path, Pairing]],
+    notes: list[str],
+    samples: int,
+    seed: int,
+) -> dict[str, Any]:
+    def system(k: int) -> dict[str, Any]:
+        intervals = scores[k].intervals(samples=samples, seed=seed)
+        file, pairing = pairings[k]
+        return {
+            "results": str(file),
+            "scores": scores[k].values,
+            "intervals": {name: [i.low, i.high] for name, i in intervals.items()},
+            "unavailable": scores[k].unavailable,
+            "counts": {
+                "images": len(pairing.results),
+                "references": sum(map(len, pairing.references.values())),
+                "results_without_references": len(pairing.without_references),
+                "references_without_results": len(pairing.without_results),
+            },
+        }
+
+    report = {**system(0), "warnings": notes, "bootstrap": {"samples": samples, "seed": seed, "level": 0.95}}
+    if differences is not None:
+        report["compared_with"] = system(1)
+        report["differences"] = {
+            name: {"difference": d.difference, "interval": [d.interval.low, d.interval.high], "p": d.p}
+            for name, d in differences.items()
+        }
+    return report
+
+
+def _table(report: dict[str, Any]) -> str:
+    """The scores for people; one line a metric."""
+    counts = report["counts"]
+    lines = [f"{counts['images']:,} images, {counts['references']:,} references", ""]
+    other, differences = report.get("compared_with"), report.get("differences", {})
+    heading = f"{'':9}{'score':>8}   95 % interval"
+    lines.append(heading + (f"{'other':>12}{'difference':>13}   95 % interval        p" if other else ""))
+    for name, value in report["scores"].items():
+        low, high = report["intervals"][name]
+        line = f"{name:9}{value:8.2f}   {low:6.2f} – {high:6.2f}"
+        if other and name in differences:
+            gap = differences[name]
+            low, high = gap["interval"]
+            line += f"{other['scores'][name]:10.2f}{gap['difference']:+13.2f}   {low:+6.2f} – {high:+6.2f}"
+            line += f"  {gap['p']:7.3f}"
+        lines.append(line)
+    lines += [f"{name:9}not available: {reason}" for name, reason in report["unavailable"].items()]
+    return "\n".join(lines)
