@@ -25,3 +25,9 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that were killed left behind; no other process may be writing here."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ class Average:
     """Kept where a decay is configured; otherwise everything here does nothing."""
 
     def __init__(self, setup: Setup, decay: float | None) -> None:
-        self.setup, self.decay = setup, decay
-        self.tensors: dict[str, Tensor] = {k: v.detach().clone() for k, v in setup.learnt()} if decay else {}
+        self.learnt, self.decay = setup.learnt, decay
+        self.tensors: dict[str, Tensor] = {k: v.detach().clone() for k, v in setup.learnt.items()} if decay else {}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -24,18 +24,22 @@ class Average:
             return
         # A young average follows quickly, so that the first weights don't linger.
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, parameter in self.setup.learnt():
+        for name, parameter in self.learnt.items():
             self.tensors[name].lerp_(parameter, 1 - decay)
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """What a checkpoint holds; one that was written without an average leaves the weights as its beginning."""
+        for name in self.tensors:
+            self.tensors[name].copy_(tensors.get(name, self.learnt[name].detach()))
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
         """The network with its averaged weights."""
-        kept: dict[str, Tensor] = {}
-        for name, parameter in self.setup.learnt() if self.tensors else ():
-            kept[name] = parameter.detach().clone()
-            parameter.data.copy_(self.tensors[name])
+        kept = {name: self.learnt[name].detach().clone() for name in self.tensors}
+        for name, average in self.tensors.items():
+            self.learnt[name].data.copy_(average)
         try:
             yield
         finally:
-            for name, parameter in self.setup.learnt() if kept else ():
-                parameter.data.copy_(kept[name])
+            for name, weights in kept.items():
+                self.learnt[name].data.copy_(weights)

@@ -13,11 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 class Bar:
     """A progress bar on a terminal; a plain line now and then elsewhere."""
 
-    def __init__(self, total: int, *, every: int = 100, unit: str = "captions/s") -> None:
+    def __init__(self, total: int, *, every: int = 100) -> None:
         self.console = Console(file=sys.stderr)
-        self.every, self.unit = every, unit
+        self.total, self.every = total, every
+        self.said = -1  # how many times `every` had been done when the last plain line was printed
         self.progress: Progress | None = None
-        self.total = total
         if self.console.is_terminal:
             self.progress = Progress(
                 TextColumn("{task.description}"),
@@ -33,7 +33,8 @@ class Bar:
         """`left` is the time left in seconds, said in the plain form."""
         if self.progress is not None:
             self.progress.update(self.task, completed=done, description=text)
-        elif done % self.every == 0 or done == self.total:
+        elif done // self.every > self.said or done == self.total:
+            self.said = done // self.every
             rest = f", {clock(left)} left" if left is not None else ""
             print(f"{done}/{self.total} {text}{rest}", file=sys.stderr, flush=True)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from captioner.errors import UsageError, nearest
 from captioner.model.settings import EncoderSettings, ModelSettings, Settings
@@ -44,15 +45,23 @@ class FeatureSettings(Settings):
 
 
 class OptimizerSettings(Settings):
-    name: Literal["adam", "adamw", "rmsprop"] = "adamw"
-    learning_rate: float = Field(5e-4, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
+    """How gradients move the weights."""
+
+    name: Literal["adam", "adamw", "rmsprop"] = Field("adamw", description="torch's, with its own defaults otherwise.")
+    learning_rate: float = Field(5e-4, gt=0, description="Of the decoder, where the schedule's factor is 1.")
+    weight_decay: float = Field(0.0, ge=0, description="Decoupled in AdamW, added to the gradient in the others.")
     betas: tuple[float, float] = Field((0.9, 0.98), description="Of Adam and AdamW.")
     clip: float | None = Field(1.0, gt=0, description="Largest norm of the gradient; absent: no clipping.")
 
 
 class ScheduleSettings(Settings):
-    name: Literal["constant", "cosine", "plateau"] = "cosine"
+    """How the learning rate changes as training goes on."""
+
+    name: Literal["constant", "cosine", "plateau"] = Field(
+        "cosine",
+        description="After the warm-up: the same rate, half a cosine down to `floor` at the last step, or steps down "
+        "when the score stands still.",
+    )
     warmup: int = Field(500, ge=0, description="Steps of linear warm-up.")
     floor: float = Field(0.05, ge=0, le=1, description="Cosine ends at this share of the learning rate.")
     factor: float = Field(0.5, gt=0, lt=1, description="Plateau multiplies the rate by this.")
@@ -62,9 +71,11 @@ class ScheduleSettings(Settings):
 class ScheduledSamplingSettings(Settings):
     """Feed the model its own last word with a probability that grows epoch by epoch (Bengio et al. 2015)."""
 
-    start_epoch: int = Field(0, ge=0)
-    increase: float = Field(0.0, ge=0, le=1, description="Added each epoch from `start_epoch` on.")
-    maximum: float = Field(0.25, ge=0, le=1)
+    start_epoch: int = Field(0, ge=0, description="True words alone before (the first epoch is 0).")
+    increase: float = Field(
+        0.0, ge=0, le=1, description="Added to the probability each epoch from `start_epoch` on; 0: no sampling."
+    )
+    maximum: float = Field(0.25, ge=0, le=1, description="The probability grows no further than this.")
 
 
 class HardSettings(Settings):
@@ -79,7 +90,7 @@ class HardSettings(Settings):
 class TuneSettings(Settings):
     """Fine-tuning of the encoder's tail."""
 
-    start_epoch: int = Field(0, ge=0, description="The tail is frozen before.")
+    start_epoch: int = Field(0, ge=0, description="The tail is frozen before (the first epoch is 0).")
     learning_rate: float = Field(0.2, gt=0, description="As a multiple of the decoder's.")
     from_stage: str | None = Field(None, description="First stage that learns; absent: the whole tail.")
 
@@ -94,8 +105,8 @@ class SelfCriticalSettings(Settings):
         description="What a reward is compared with: the greedy caption, or the image's other samples.",
     )
     learning_rate: float = Field(5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up.")
-    temperature: float = Field(1.0, gt=0)
-    maximum_length: int = Field(18, ge=2)
+    temperature: float = Field(1.0, gt=0, description="Of the sampling; above 1 the samples are more varied.")
+    maximum_length: int = Field(18, ge=2, description="Sampled captions end after so many words.")
     references: int = Field(1, ge=1, description="Leave out images with fewer captions: their rewards are noise.")
 
     @model_validator(mode="after")
@@ -110,10 +121,10 @@ class ValidationSettings(Settings):
 
     every: int = Field(1, ge=1, description="Epochs between validations.")
     images: int | None = Field(1000, ge=1, description="Validate on the first so many; absent: all.")
-    beam: int = Field(3, ge=1)
+    beam: int = Field(3, ge=1, description="Beam width; 1 is greedy.")
     length_power: float = Field(0.7, ge=0, description="Length normalisation of the beam: score / length^power.")
-    maximum_length: int = Field(20, ge=2)
-    batch: int = Field(32, ge=1)
+    maximum_length: int = Field(20, ge=2, description="Captions end after so many words.")
+    batch: int = Field(32, ge=1, description="Images captioned at a time.")
     score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")
     patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better score.")
     samples: int = Field(4, ge=0, description="Captions logged with their attention each time.")
@@ -122,14 +133,14 @@ class ValidationSettings(Settings):
 class TrainingSettings(Settings):
     """The loop."""
 
-    epochs: int = Field(10, ge=1)
+    epochs: int = Field(10, ge=1, description="Each sees every training image once.")
     images: int = Field(32, ge=1, description="B: images a step (over all processes).")
     captions: int = Field(5, ge=1, description="K: captions of each image a step, sampled anew each epoch.")
     accumulate: int = Field(1, ge=1, description="Steps whose gradients are added before the weights move.")
     limit: int | None = Field(None, ge=1, description="Train on the first so many images only.")
     optimizer: OptimizerSettings = Field(default_factory=lambda: OptimizerSettings())
     schedule: ScheduleSettings = Field(default_factory=lambda: ScheduleSettings())
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="Share of the target spread over all words.")
     doubly_stochastic: float = Field(1.0, ge=0, description="lambda of the doubly stochastic regulariser.")
     scheduled_sampling: ScheduledSamplingSettings = Field(default_factory=lambda: ScheduledSamplingSettings())
     hard: HardSettings = Field(default_factory=lambda: HardSettings())
@@ -148,8 +159,8 @@ class TrainingSettings(Settings):
 class Config(Settings):
     """Everything that decides a training run."""
 
-    name: str = Field("captioner", pattern=r"^[\w.-]+$")
-    seed: int = 0
+    name: str = Field("captioner", pattern=r"^[\w.-]+$", description="The run's folder is runs/NAME unless told.")
+    seed: int = Field(0, ge=0, description="Of first weights, order, sampled captions and dropout.")
     data: DataSettings
     encoder: EncoderSettings = Field(default_factory=lambda: EncoderSettings())
     features: FeatureSettings = Field(default_factory=lambda: FeatureSettings())
@@ -192,19 +203,33 @@ def dump(config: Config) -> str:
 
 
 def _apply(raw: dict[str, Any], change: str) -> None:
-    key, equals, value = change.partition("=")
+    """Make one `a.b=c` change; a number in the key is a place in a list."""
+    key, equals, text = change.partition("=")
     if not equals or not key:
         raise UsageError(f"--set takes key=value, such as training.epochs=3, not {change!r}")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UsageError(f"--set {change}: {text!r} is not a YAML value; quote it, as in {key}='\"…\"'") from None
     *parents, last = key.split(".")
     place: Any = raw
     for part in parents:
-        place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+        at = _at(place, part, change)
+        if isinstance(place, dict) and place.get(part) is None:  # a section the file leaves out, or sets to null
+            place[part] = {}
+        place = place[at]
         if not isinstance(place, (dict, list)):
             raise UsageError(f"--set {change}: {part!r} is a value, not a section")
-    if isinstance(place, list):
-        place[int(last)] = yaml.safe_load(value)
-    else:
-        place[last] = yaml.safe_load(value)
+    place[_at(place, last, change)] = value
+
+
+def _at(place: Any, part: str, change: str) -> str | int:
+    """A key of a section as it is; a key of a list as the number it must be."""
+    if isinstance(place, dict):
+        return part
+    if not part.isdecimal() or int(part) >= len(place):
+        raise UsageError(f"--set {change}: {part!r} is no place of this list, which has 0 to {len(place) - 1}")
+    return int(part)
 
 
 def _explain(problem: Any) -> str:
@@ -212,7 +237,8 @@ def _explain(problem: Any) -> str:
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
         known = _keys(place[:-1])
-        close = nearest(place[-1], known)
+        elsewhere = [path for path, _ in fields() if path.rpartition(".")[2] == place[-1]]
+        close = elsewhere or nearest(place[-1], known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"unknown key {key!r}.{hint} Known here: {', '.join(known)}"
     if problem["type"] == "missing":
@@ -223,12 +249,26 @@ def _explain(problem: Any) -> str:
 
 def _keys(place: list[str]) -> list[str]:
     """The known keys of a section, by its path."""
-    section: Any = Config
+    section: type[Settings] = Config
     for part in place:
-        if part.isdigit():
-            continue
-        annotation = section.model_fields[part].annotation
-        while not (isinstance(annotation, type) and issubclass(annotation, Settings)):
-            annotation = next(a for a in annotation.__args__ if a is not type(None) and a is not Ellipsis)
-        section = annotation
+        if not part.isdecimal():
+            section = _section(section.model_fields[part].annotation) or section
     return list(section.model_fields)
+
+
+def fields(section: type[Settings] = Config, path: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every setting that has a value of its own, by its path; `N` stands for a place in a list."""
+    for name, field in section.model_fields.items():
+        inner = _section(field.annotation)
+        if inner is None:
+            yield path + name, field
+        else:
+            many = get_origin(field.annotation) is tuple
+            yield from fields(inner, f"{path}{name}.N." if many else f"{path}{name}.")
+
+
+def _section(annotation: Any) -> type[Settings] | None:
+    """The section that a field's type holds: itself, or inside an optional or a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return annotation
+    return next((found for each in get_args(annotation) if (found := _section(each))), None)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.data.sets import CaptionSet
+from captioner.errors import CaptionerError
 from captioner.text import Vocabulary
 
 _POOL = 50  # steps whose images are sorted by length together: little padding, yet well mixed
@@ -66,14 +67,18 @@ def plan(
     """The steps of an epoch: every image with at least `least` captions once.
 
     Images with fewer than `captions` captions make steps of their own, with up to twice the images, so
-    that no caption is fed twice in an epoch and no row is empty.
+    that no caption is fed twice in an epoch and no row is empty. A step has the same number of images for
+    each of `world` processes: where the last one of a pool can't, up to `world` - 1 images wait for another
+    epoch.
     """
+    if images < world:
+        raise CaptionerError(f"training.images={images} leaves some of the {world} processes without any")
     rng = np.random.default_rng([seed, epoch, 0xCA])
     counts = np.diff(corpus.first)
     lengths = np.diff(corpus.start)
     steps: list[StepPlan] = []
     usable = np.minimum(counts, captions)
-    for k in range(least, captions + 1):
+    for k in range(1, captions + 1):
         members = np.flatnonzero((usable == k) & (counts >= least))
         if not len(members):
             continue

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -33,6 +34,14 @@ class Team:
             dist.all_reduce(value)
         return value
 
+    def totals(self, values: dict[str, float]) -> dict[str, float]:
+        """The sum over all processes of each of several numbers."""
+        if self.size == 1:
+            return values
+        names = sorted(values)
+        sums = self.total(torch.tensor([values[name] for name in names], dtype=torch.float64, device=self.device))
+        return dict(zip(names, sums.tolist(), strict=True))
+
     def gather(self, value: Any) -> list[Any]:
         """Everyone's value, by rank."""
         if self.size == 1:
@@ -59,7 +68,9 @@ def join(device: str | None) -> Iterator[Team]:
         chosen = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(chosen)
     if size > 1:
-        dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo")
+        # The others wait while the leader encodes what is not yet cached, which may take longer than torch's
+        # half an hour. A process that dies is torchrun's to notice.
+        dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo", timeout=timedelta(days=1))
     try:
         yield Team(rank, size, torch.device(chosen))
     finally:

@@ -2,7 +2,8 @@
 
 A cache folder holds `cache.json` (what made it) and pairs `NNNNN.npy` + `NNNNN.json` (rows and whose they
 are). A shard counts once its json is there, and that is renamed into place last: an interruption loses at
-most the shard in hand, and a cache can grow by further images at any time.
+most the shard in hand, and a cache can grow by further images at any time. One process writes at a time:
+another one waits, and then finds what is there.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from captioner import images
 from captioner.errors import CaptionerError
-from captioner.files import write_atomically
+from captioner.files import sweep, write_atomically
 from captioner.model.encoder import Encoder
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
@@ -52,8 +55,18 @@ class Maker:
 
 
 def key(path: Path) -> str:
-    """How an image is known to the cache: folder, name and size in bytes, so that a changed file is seen."""
-    return f"{path.parent.name}/{path.name}:{path.stat().st_size}"
+    """How an image is known to the cache: folder, name, size, and a checksum of its beginning, middle and end.
+
+    So a changed file is seen, and two files of one name are told apart, wherever the data set is moved to.
+    """
+    block = 8192
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        sum_ = crc32(file.read(block))
+        for start in (max(block, (size - block) // 2), max(2 * block, size - block)):
+            file.seek(start)
+            sum_ = crc32(file.read(block), sum_)
+    return f"{path.parent.name}/{path.name}:{size}:{sum_:08x}"
 
 
 class Features:
@@ -65,12 +78,8 @@ class Features:
         _check_maker(folder, maker)
         self.shards: list[NDArray[np.float16]] = []
         self.rows: dict[str, tuple[int, int]] = {}
-        for listing in sorted(folder.glob("[0-9]*.json")):
-            keys = json.loads(listing.read_text(encoding="utf-8"))
-            shard = np.load(listing.with_suffix(".npy"), mmap_mode="r")
-            expected = (len(keys), 1 + maker.flip, *maker.shape)
-            if shard.shape != expected or shard.dtype != np.float16:
-                raise CaptionerError(f"{listing.with_suffix('.npy')} is damaged: {shard.shape}, expected {expected}")
+        for listing in _listings(folder):
+            keys, shard = _open_shard(listing, (1 + maker.flip, *maker.shape))
             self.rows.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
             self.shards.append(shard)
 
@@ -115,19 +124,35 @@ def build(
 ) -> Features:
     """Encode what is not yet in the cache, and open it. Goes on where an interrupted run was."""
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = folder / "cache.json"
-    if manifest.exists():
-        _check_maker(folder, maker)
-    else:
-        write_atomically(manifest, json.dumps(asdict(maker), indent=1).encode())
     wanted = {key(path): path for path in paths}
-    have = Features(folder, maker)
-    todo = [(name, path) for name, path in wanted.items() if name not in have.rows]
-    if not todo:
-        return have
-    number = len(have.shards)
-    encode = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
-    done, total = len(wanted) - len(todo), len(wanted)
+    with FileLock(folder / "lock"):  # the system gives it back when its holder is killed
+        manifest = folder / "cache.json"
+        if not manifest.exists():
+            write_atomically(manifest, json.dumps(asdict(maker), indent=1).encode())
+        have = Features(folder, maker)
+        todo = [(name, path) for name, path in wanted.items() if name not in have.rows]
+        if not todo:
+            return have
+        sweep(folder)
+        make = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
+        _encode_into(folder, maker, make, todo, batch, shard, len(wanted), progress)
+        return Features(folder, maker)
+
+
+def _encode_into(
+    folder: Path,
+    maker: Maker,
+    encode: Encode,
+    todo: list[tuple[str, Path]],
+    batch: int,
+    shard: int,
+    total: int,
+    progress: Callable[[int, int], None],
+) -> None:
+    """Encode images into further shards."""
+    # After the last one there is, not the count of them: a shard may have been taken out by hand.
+    number = max((int(listing.stem) for listing in _listings(folder)), default=-1) + 1
+    done = total - len(todo)
     progress(done, total)
     with ThreadPoolExecutor(2) as pool:
         for start in range(0, len(todo), shard):
@@ -143,7 +168,6 @@ def build(
             _write_shard(folder, number, rows, [name for name, _ in chunk])
             number += 1
             done += len(chunk)
-    return Features(folder, maker)
 
 
 def _pixel_batches(
@@ -207,9 +231,30 @@ def _check_maker(folder: Path, maker: Maker) -> None:
         raise CaptionerError(f"the feature cache {folder} was made otherwise: {'; '.join(differing)}")
 
 
+def _listings(folder: Path) -> list[Path]:
+    """The listings of the shards that count, in order."""
+    return sorted(folder.glob("[0-9]*.json"))
+
+
+def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray[np.float16]]:
+    """Whose rows a shard holds, and the rows; a shard that is not whole is an error that says what to do."""
+    data = listing.with_suffix(".npy")
+    try:
+        keys: list[str] = json.loads(listing.read_text(encoding="utf-8"))
+        shard: NDArray[np.float16] = np.load(data, mmap_mode="r")
+        if shard.shape != (len(keys), *row) or shard.dtype != np.float16:
+            raise ValueError(f"{shard.dtype} {shard.shape}, expected float16 {(len(keys), *row)}")
+    except (OSError, ValueError) as error:
+        raise CaptionerError(
+            f"the shard {data} is damaged ({error}); remove {listing} and run `captioner features` again: "
+            "its images are then encoded anew"
+        ) from None
+    return keys, shard
+
+
 def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: list[str]) -> None:
     final = folder / f"{number:05d}.npy"
-    part = folder / f"{number:05d}.npy.part"
+    part = folder / f".{final.name}.{os.getpid()}.part"
     with part.open("wb") as file:
         np.save(file, rows)
         file.flush()

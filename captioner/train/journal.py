@@ -22,8 +22,10 @@ from captioner.search import Hypothesis
 class Journal:
     """`metrics.jsonl` (the same numbers in every repetition of a run), `timing.jsonl`, TensorBoard's `board/`."""
 
-    def __init__(self, folder: Path, step: int, *, writes: bool) -> None:
-        """Lines of metrics after `step` are of a part that a resumed run does again: they are dropped."""
+    def __init__(self, folder: Path, step: int, *, validated: bool, writes: bool) -> None:
+        """Metrics that a resumed run will write again are dropped: those of steps after `step`, and of a
+        validation after it unless `validated`.
+        """
         self.folder, self.writes = folder, writes
         self.board: Any = None
         if not writes:
@@ -33,7 +35,7 @@ class Journal:
         self.board = SummaryWriter(str(folder / "board"), purge_step=step + 1 if step else None)
         metrics = folder / "metrics.jsonl"
         if metrics.exists():
-            kept = [line for line in metrics.read_text().splitlines() if _step(line) <= step]
+            kept = [line for line in metrics.read_text().splitlines() if _is_before(line, step, validated)]
             write_atomically(metrics, "".join(line + "\n" for line in kept))
 
     def say(self, line: str) -> None:
@@ -79,8 +81,9 @@ def _append(path: Path, row: dict[str, Any]) -> None:
         file.write(json.dumps(row) + "\n")
 
 
-def _step(line: str) -> float:
+def _is_before(line: str, step: int, validated: bool) -> bool:
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError):
-        return float("inf")  # a line that a kill cut short
+        row = json.loads(line)
+    except ValueError:
+        return False  # a line that a kill cut short
+    return bool(row["step"] < step or (row["step"] == step and (validated or "validation" not in row)))

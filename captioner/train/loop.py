@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,11 +24,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from captioner.errors import CaptionerError
-from captioner.files import write_atomically
+from captioner.files import sweep, write_atomically
 from captioner.model import objective
 from captioner.model.backend import TorchBackend
 from captioner.model.decoder import Reading
-from captioner.model.network import Network, load_weights
+from captioner.model.network import Network
 from captioner.text import Vocabulary
 from captioner.train import checkpoint, schedule
 from captioner.train import config as configs
@@ -39,9 +37,10 @@ from captioner.train.bar import Bar, clock
 from captioner.train.config import Config
 from captioner.train.corpus import StepPlan, plan, tensors
 from captioner.train.distributed import Team
+from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.journal import Journal
 from captioner.train.selfcritical import SelfCritical
-from captioner.train.setup import make_optimizer, prepare
+from captioner.train.setup import Origin, make_optimizer, prepare
 from captioner.train.validation import validate
 
 LOG_EVERY = 50  # steps
@@ -81,8 +80,10 @@ def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> 
     torch.manual_seed(config.seed)
     loop = Loop(config, folder, team, resume)
     try:
-        with _interruptible() as interrupted:
-            loop.go(interrupted)
+        with interruptible() as interrupt:
+            loop.go(interrupt)
+    except OSError as error:  # a full disk, or a folder that went away
+        raise CaptionerError(f"step {loop.progress.step}: {error}; {loop.last_good()}") from error
     finally:
         loop.journal.close()
     return loop.progress
@@ -91,7 +92,11 @@ def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> 
 class Loop:
     def __init__(self, config: Config, folder: Path, team: Team, resume: bool) -> None:
         self.config, self.settings, self.folder, self.team = config, config.training, folder, team
-        self.setup = prepare(config, team, Vocabulary.load(folder / "vocabulary.json") if resume else None)
+        last = folder / checkpoint.LAST
+        held, state = checkpoint.read(last) if resume else ({}, {})
+        words = folder / "vocabulary.json"
+        origin = Origin(Vocabulary.load(words), checkpoint.part(held, "network"), last) if resume else None
+        self.setup = prepare(config, team, origin)
         self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
         self.optimizer = make_optimizer(config, self.setup)
         self.average = Average(self.setup, self.settings.ema)
@@ -100,29 +105,37 @@ class Loop:
         self.progress = Progress()
         self.critic: SelfCritical | None = None
         if resume:
-            self._restore()
-        elif team.leads:
-            write_atomically(folder / "config.yaml", configs.dump(config))
-            self.vocabulary.save(folder / "vocabulary.json")
+            self._restore(held, state)
+        if team.leads:
+            sweep(folder)
+            write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
+            self.vocabulary.save(words)
+        if not resume:
+            self._save()
         if team.rank:  # same weights everywhere, other dropout
             torch.manual_seed(_seed(config.seed, self.progress.step, team.rank))
-        self.journal = Journal(folder, self.progress.step, writes=team.leads)
+        p = self.progress
+        self.journal = Journal(folder, p.step, validated=p.position == 0, writes=team.leads)
 
-    def go(self, interrupted: dict[str, bool]) -> None:
+    def go(self, interrupt: Interrupt) -> None:
         s, p = self.settings, self.progress
-        while p.epoch < s.epochs:
-            self._epoch(interrupted)
+        while p.epoch < s.epochs and not self._stands_still():
+            self._epoch(interrupt)
             p.epoch, p.position = p.epoch + 1, 0
             if p.epoch % s.validation.every == 0 or p.epoch == s.epochs:
                 self._validate()
             self._save()
-            if s.validation.patience and p.waiting >= s.validation.patience:
-                self.journal.say(f"no better {s.validation.score} for {p.waiting} validations: stopped")
-                break
+        if self._stands_still():
+            self.journal.say(f"no better {s.validation.score} for {p.waiting} validations: stopped")
         best = f"best {s.validation.score} {p.best:.1f} after epoch {p.best_epoch}"
         self.journal.say(f"done: {best}, in {self.folder / 'best'}")
 
-    def _epoch(self, interrupted: dict[str, bool]) -> None:
+    def _stands_still(self) -> bool:
+        """Early stopping: the score has not risen for as long as is configured."""
+        patience = self.settings.validation.patience
+        return patience is not None and self.progress.waiting >= patience
+
+    def _epoch(self, interrupt: Interrupt) -> None:
         s, p = self.settings, self.progress
         self._enter_epoch()
         steps = self._plan()
@@ -142,7 +155,7 @@ class Loop:
                     bar.show(p.position, text, left)
                 if p.position % LOG_EVERY == 0 or p.position == len(steps):
                     self._log(len(steps))
-                if self.team.any(interrupted["flag"]):
+                if self.team.any(interrupt.asked):
                     self._save()
                     raise CaptionerError(
                         f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
@@ -175,21 +188,16 @@ class Loop:
         held = nullcontext() if moves or self.team.size == 1 else self.reader.no_sync()  # type: ignore[operator]
         with held:
             total = self._critical_loss(step_plan, grid) if self.critic else self._loss(step_plan, grid)
-            # Steps of fewer captions (see corpus.plan) weigh less, so that every caption weighs the same.
-            share = min(1.0, step_plan.captions.size * self.team.size / (s.images * s.captions))
-            self.scaler.scale(total * share / s.accumulate).backward()  # type: ignore[no-untyped-call]
-        value = float(total.detach())
-        if self.team.any(not math.isfinite(value)):
-            last = self.folder / checkpoint.LAST
-            raise CaptionerError(
-                f"the loss became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
-                + (f"the last good checkpoint is {last}" if last.exists() else "there is no checkpoint yet")
-            )
+            self.scaler.scale(total * self._share(step_plan) / s.accumulate).backward()  # type: ignore[no-untyped-call]
+        value = float(self.team.total(total.detach())) / self.team.size
+        self._check("loss", value, rate)
         if moves:
             self.scaler.unscale_(self.optimizer)
-            if s.optimizer.clip:
-                learning = [x for _, x in self.setup.learnt() if x.grad is not None]
-                self._add(gradient=float(nn.utils.clip_grad_norm_(learning, s.optimizer.clip)), updates=1)
+            learning = [x for x in self.setup.learnt.values() if x.grad is not None]
+            norm = float(nn.utils.clip_grad_norm_(learning, s.optimizer.clip or math.inf))
+            if not self.scaler.is_enabled():  # the scaler looks for overflow itself, and skips such a step
+                self._check("gradient", norm, rate)
+            self._add(gradient=norm, updates=1)
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)
@@ -198,6 +206,22 @@ class Loop:
         p.position += 1
         p.stage_steps += self.critic is not None
         return value
+
+    def _share(self, step_plan: StepPlan) -> float:
+        """Smaller steps (see corpus.plan) weigh less: every caption, or every image sampled from, weighs the same."""
+        s = self.settings
+        size, whole = step_plan.captions.size, s.images * s.captions
+        if self.critic:
+            size, whole = len(step_plan.images), s.images
+        return min(1.0, size * self.team.size / whole)
+
+    def _check(self, what: str, value: float, rate: float) -> None:
+        p = self.progress
+        if not math.isfinite(value):
+            raise CaptionerError(
+                f"the {what} became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
+                f"{self.last_good()}"
+            )
 
     def _loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
         """Teacher forcing: the soft or the hard objective."""
@@ -222,7 +246,7 @@ class Loop:
             p.baseline = decay * (p.baseline or 0.0) + (1 - decay) * said / words
         parts = {"loss": found.total.detach(), "nll": found.nll, "words": found.words}
         parts |= {"coverage": found.coverage, "entropy": found.entropy}
-        self._add(steps=1, **{name: float(part) for name, part in parts.items()})
+        self._add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
         return found.total
 
     def _critical_loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
@@ -271,7 +295,10 @@ class Loop:
         s = self.settings
         how = {"images": s.images, "captions": s.captions, "seed": self.config.seed, "world": self.team.size}
         least = self.critic.settings.references if self.critic else 1
-        return plan(self.setup.corpus, epoch=self.progress.epoch, least=least, **how)
+        steps = plan(self.setup.corpus, epoch=self.progress.epoch, least=least, **how)
+        if not steps:
+            raise CaptionerError(f"no training image has {least} captions (training.scst.references)")
+        return steps
 
     def _batches(self, steps: list[StepPlan], first: int) -> Iterator[tuple[StepPlan, Tensor]]:
         """This process's share of each step and its grids, read one step ahead."""
@@ -328,9 +355,7 @@ class Loop:
     def _log(self, steps: int) -> None:
         """A line of metrics: means since the last one, over all processes."""
         p = self.progress
-        names = sorted(p.sums)
-        total = self.team.total(torch.tensor([p.sums[n] for n in names], dtype=torch.float64, device=self.team.device))
-        sums, p.sums = dict(zip(names, total.tolist(), strict=True)), {}
+        sums, p.sums = self.team.totals(p.sums), {}
         row: dict[str, float] = {
             "epoch": round(p.epoch + p.position / steps, 4),
             "rate": self.optimizer.param_groups[0]["lr"],
@@ -359,17 +384,18 @@ class Loop:
             checkpoint.write(self.folder / checkpoint.LAST, held, state)
         self.team.wait()
 
-    def _restore(self) -> None:
-        path = self.folder / checkpoint.LAST
-        held, state = checkpoint.read(path)
-        load_weights(self.network, checkpoint.part(held, "network"), str(path))
+    def _restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Everything but the network's weights, which came before the features."""
         checkpoint.restore_optimizer(self.optimizer, checkpoint.part(held, "optimizer"))
-        self.average.tensors = {k: v.to(self.team.device) for k, v in checkpoint.part(held, "average").items()}
+        self.average.restore(checkpoint.part(held, "average"))
         torch.set_rng_state(held["rng.torch"])
         if self.team.device.type == "cuda" and "rng.cuda" in held:
             torch.cuda.set_rng_state(held["rng.cuda"])
         self.scaler.load_state_dict(state.pop("scaler"))
         self.progress = Progress(**state)
+
+    def last_good(self) -> str:
+        return f"the last good checkpoint is {self.folder / checkpoint.LAST}"
 
     def _save_best(self, scores: dict[str, float]) -> None:
         if self.team.leads:
@@ -383,21 +409,3 @@ class Loop:
 def _seed(*parts: int) -> int:
     """One number from several, for a torch generator."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
-
-
-@contextmanager
-def _interruptible() -> Iterator[dict[str, bool]]:
-    """Ctrl-C and SIGTERM set a flag that the loop sees between steps; a second one stops at once."""
-    state = {"flag": False}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if state["flag"]:
-            raise KeyboardInterrupt
-        state["flag"] = True
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield state
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

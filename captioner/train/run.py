@@ -30,8 +30,10 @@ def start(
         folder = resume
         if not (resume / checkpoint.LAST).is_file():
             raise UsageError(f"--resume: {resume} holds no checkpoint ({checkpoint.LAST})")
-        if config is not None:
-            raise UsageError("--resume goes on with the run's own config: leave --config out, or change it with --set")
+        if config is not None or overwrite:
+            raise UsageError(
+                "--resume goes on with the run's own config: leave --config and --overwrite out; --set changes settings"
+            )
         settings = configs.load(resume / "config.yaml", changes)
     elif config is None:
         raise UsageError("give --config FILE to begin a run, or --resume RUN to go on with one")
@@ -61,10 +63,13 @@ def _prepare(folder: Path, overwrite: bool) -> None:
 
 def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = None) -> None:
     """Fill the feature cache of a config's splits."""
+    import torch
+
     from captioner.model.encoder import Encoder
     from captioner.train.sources import open_features, read_split
 
     settings = configs.load(config, changes)
+    torch.manual_seed(settings.seed)  # as training does: encoder.weights=none is then the same random encoder
     encoder = Encoder(settings.encoder)
     if encoder.cut == 0:
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")

@@ -5,7 +5,8 @@
 r is CIDEr-D against the image's training captions. The baseline b is the reward of the greedy caption, or
 the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard
 attention the sampled places are part of the sample: log p(s | a) gets the same weight, times lambda_r.
-Sampling and the pass with gradients are both without dropout, so that the estimate is unbiased.
+Sampling and the pass with gradients are both without dropout and at the same temperature, and a caption
+that has grown to the maximum length ends there for certain, so that the estimate is unbiased.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from captioner.metrics.cider import CiderReward
 from captioner.model import attention
 from captioner.model.decoder import Decoder, Reading
 from captioner.text import Vocabulary
@@ -42,6 +42,8 @@ class SelfCritical:
     def __init__(
         self, settings: SelfCriticalSettings, decoder: Decoder, vocabulary: Vocabulary, corpus: Corpus
     ) -> None:
+        from captioner.metrics.cider import CiderReward
+
         self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
         references = [corpus.captions_of(image) for image in range(len(corpus))]
         self.reward = CiderReward(references, end=vocabulary.end)
@@ -69,8 +71,13 @@ class SelfCritical:
 
     def loss(self, reading: Reading, drawn: Draws, places_weight: float) -> Tensor:
         assert drawn.advantages is not None
-        weights = drawn.advantages
-        return loss(reading, weights.flatten(), weights.numel(), self.vocabulary, places_weight)
+        s = self.settings
+        return loss(
+            *(reading, drawn.advantages.flatten(), self.vocabulary),
+            maximum_length=s.maximum_length,
+            temperature=s.temperature,
+            places_weight=places_weight,
+        )
 
     def _rewards(self, words: list[list[list[int]]], images: NDArray[np.int64]) -> NDArray[np.float64]:
         flat = [sentence for of_image in words for sentence in of_image]
@@ -91,14 +98,14 @@ def sample(
     chosen: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Draws:
-    """Draw captions; `chosen` (B, K) marks rows of a hard model that look at sampled places."""
+    """Draw captions of at most `maximum_length` words; `chosen` (B, K) marks rows that look at sampled places."""
     shared, own = decoder.begin(annotations)
     images, device = len(annotations), annotations.device
     own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
     words = torch.full((images, captions), vocabulary.start, device=device)
     done = torch.zeros_like(words, dtype=torch.bool)
     said, places = [], []
-    for _ in range(maximum_length + 1):
+    for time in range(maximum_length + 1):
         noise = None
         if chosen is not None:
             noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
@@ -109,7 +116,7 @@ def sample(
         else:
             p = torch.softmax(logits / temperature, -1)
             words = torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(images, captions)
-        words = torch.where(done, vocabulary.end, words)
+        words = torch.where(done | (time == maximum_length), vocabulary.end, words)
         said.append(words)
         if glance.place is not None:
             places.append(glance.place)
@@ -117,12 +124,8 @@ def sample(
         if done.all():
             break
     table = torch.stack(said, -1).tolist()
-    sentences = [[_until(sentence, vocabulary.end, maximum_length) for sentence in of_image] for of_image in table]
+    sentences = [[sentence[: sentence.index(vocabulary.end)] for sentence in of_image] for of_image in table]
     return Draws(sentences, torch.stack(places, -1) if places else None)
-
-
-def _until(words: list[int], end: int, maximum_length: int) -> list[int]:
-    return (words[: words.index(end)] if end in words else words)[:maximum_length]
 
 
 def advantages(rewards: NDArray[np.float64], baseline: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -134,13 +137,22 @@ def advantages(rewards: NDArray[np.float64], baseline: NDArray[np.float64] | Non
 
 
 def loss(
-    reading: Reading, weights: Tensor, captions: int, vocabulary: Vocabulary, places_weight: float = 1.0
+    reading: Reading,
+    weights: Tensor,
+    vocabulary: Vocabulary,
+    *,
+    maximum_length: int,
+    temperature: float = 1.0,
+    places_weight: float = 1.0,
 ) -> Tensor:
-    """Per caption: -advantage * log p(y [, s] | a), summed over words; `weights` (B * K,) are the advantages."""
+    """Mean over captions of -advantage * log p(y [, s] | a), the log summed over words; `weights` are the B * K
+    advantages.
+    """
     logits = reading.logits.clone()
     logits[:, [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf  # as they were sampled
-    log_p = torch.log_softmax(logits, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
+    log_p = torch.log_softmax(logits / temperature, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
     if reading.chosen is not None and reading.place is not None:
         log_s = torch.log(reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
         log_p = log_p + places_weight * log_s * reading.chosen.to(log_s.dtype)
-    return -(weights[reading.row] * log_p).sum() / captions
+    free = reading.time < maximum_length  # the end after the last word that fits was not drawn
+    return -(weights[reading.row] * log_p * free).sum() / len(weights)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from captioner.bundle import WEIGHTS
 from captioner.data.sets import CaptionSet
-from captioner.errors import CaptionerError
+from captioner.errors import UsageError, unknown
 from captioner.model.network import Network, load_weights
 from captioner.text import Vocabulary
 from captioner.train import checkpoint
@@ -33,39 +33,44 @@ class Setup:
     corpus: Corpus
     network: Network
     tail: list[nn.Parameter]  # of the encoder, that learn from some epoch on
+    learnt: dict[str, nn.Parameter]  # the decoder's and the tail's
     train_grids: Grids
     val_grids: Grids
 
-    def learnt(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Names and parameters of the decoder and the tail."""
-        tail = {id(parameter) for parameter in self.tail}
-        for name, parameter in self.network.named_parameters():
-            if name.startswith("decoder.") or id(parameter) in tail:
-                yield name, parameter
+
+@dataclass(frozen=True)
+class Origin:
+    """Words and weights that a run begins with: those of the run it goes on with, or of `start_from`."""
+
+    vocabulary: Vocabulary
+    weights: dict[str, Tensor]
+    source: Path
 
 
-def prepare(config: Config, team: Team, vocabulary: Vocabulary | None = None) -> Setup:
-    """Read the data, build the network, encode what is not yet cached. A resumed run brings its vocabulary."""
+def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
+    """Read the data, build the network, encode what is not yet cached."""
     settings = config.training
     train_set, val_set = read_split(config, "train"), read_split(config, "val")
     train_set = _first(train_set, settings.limit)
     val_set = _first(val_set, settings.validation.images)
-    fresh = vocabulary is None
-    if vocabulary is None and settings.start_from:  # the words must be those the weights know
-        vocabulary = Vocabulary.load(_beside(settings.start_from.expanduser(), "vocabulary.json"))
-    if vocabulary is None:
+    origin = resumed or (start_from(settings.start_from.expanduser()) if settings.start_from else None)
+    if origin is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
-    network = Network(config.encoder, config.model, len(vocabulary))
-    if fresh and settings.start_from:
-        load_weights(network, _weights_of(settings.start_from.expanduser()), str(settings.start_from))
+        network = Network(config.encoder, config.model, len(vocabulary))
+    else:  # before the features: the trunk's weights, which made them, are among these
+        vocabulary = origin.vocabulary
+        network = Network(config.encoder, config.model, len(vocabulary), load=False)
+        load_weights(network, origin.weights, str(origin.source))
     network.to(team.device)
+    tail = _tail(config, network)
     return Setup(
         train_set,
         val_set,
         vocabulary,
         Corpus.of(train_set, vocabulary, config.data.maximum_length),
         network,
-        network.encoder.tune(settings.tune.from_stage) if config.encoder.tail else [],
+        tail,
+        {name: p for name, p in network.named_parameters() if p.requires_grad},
         _grids(config, network, train_set, team, augment=settings.augment),
         _grids(config, network, val_set, team, augment=False),
     )
@@ -93,20 +98,30 @@ def _grids(config: Config, network: Network, data: CaptionSet, team: Team, *, au
     return CachedGrids(open_features(config, network.encoder, data, device=team.device.type), data)
 
 
+def _tail(config: Config, network: Network) -> list[nn.Parameter]:
+    """Parameters of the encoder that learn, at some epoch or other."""
+    stage, encoder = config.training.tune.from_stage, network.encoder
+    if not config.encoder.tail:
+        return []
+    if stage is not None and stage not in encoder.order:
+        raise unknown(f"stage of {config.encoder.name} (training.tune.from_stage)", stage, encoder.order)
+    return encoder.tune(stage)
+
+
 def _first(data: CaptionSet, count: int | None) -> CaptionSet:
     return dataclasses.replace(data, items=data.items[:count]) if count else data
 
 
-def _beside(source: Path, name: str) -> Path:
-    """A file of a run or bundle, given its folder or its best/ folder."""
-    for folder in (source, source.parent):
-        if (folder / name).is_file():
-            return folder / name
-    raise CaptionerError(f"training.start_from: {source} has no {name}; give a run's or a bundle's folder")
-
-
-def _weights_of(source: Path) -> dict[str, Tensor]:
-    for path in (source / "best" / "model.safetensors", source / "model.safetensors"):
-        if path.is_file():
-            return checkpoint.read(path)[0]
-    raise CaptionerError(f"training.start_from: {source} has no best/model.safetensors nor model.safetensors")
+def start_from(source: Path) -> Origin:
+    """The best weights of a run, or those of a bundle, by its folder; the words are those the weights know."""
+    home = source.parent if source.name == "best" else source
+    words, weights = home / "vocabulary.json", home / "best" / WEIGHTS
+    if not weights.is_file():
+        weights = home / WEIGHTS
+    for file in (words, weights):
+        if not file.is_file():
+            raise UsageError(
+                f"training.start_from: {source} has no {file.name}; give the folder of a bundle, or of a run that has "
+                "been validated"
+            )
+    return Origin(Vocabulary.load(words), checkpoint.read(weights)[0], weights)

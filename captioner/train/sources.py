@@ -47,10 +47,10 @@ def read_split(config: Config, which: str) -> CaptionSet:
             "see `captioner data check`, or set data.allow_missing=true"
         )
     gone = {item.id for item in missing}
-    kept = tuple(item for item in data if item.id not in gone and item.captions)
-    if not kept:
+    kept = dataclasses.replace(data, items=tuple(item for item in data if item.id not in gone)).captioned()
+    if not len(kept):
         raise CaptionerError(f"data.{which} holds no image with captions")
-    return dataclasses.replace(data, items=kept)
+    return kept
 
 
 def open_features(
@@ -114,7 +114,7 @@ class PixelGrids:
 
         pixels = np.stack(list(self.pool.map(one, range(len(positions)))))
         with torch.no_grad():
-            return self.encoder.trunk(torch.from_numpy(pixels))
+            return self.encoder.trunk(torch.from_numpy(pixels).to(self.encoder.mean.device))  # type: ignore[arg-type]
 
 
 def augment(image: Image.Image, draws: NDArray[np.float64]) -> Image.Image:
