@@ -20,7 +20,7 @@ from captioner.train.bar import encoding_bar
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import Team
-from captioner.train.sources import CachedGrids, Grids, PixelGrids, open_features, read_split
+from captioner.train.sources import CachedGrids, Grids, PixelGrids, check_apart, open_features, read_split
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
     """Read the data, build the network, encode what is not yet cached."""
     settings = config.training
     train_set, val_set = read_split(config, "train"), read_split(config, "val")
+    check_apart(train_set, val_set)
     train_set = _first(train_set, settings.limit)
     val_set = _first(val_set, settings.validation.images)
     origin = resumed or (start_from(settings.start_from.expanduser()) if settings.start_from else None)

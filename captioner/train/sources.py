@@ -39,18 +39,24 @@ def read_split(config: Config, which: str) -> CaptionSet:
         parts.append(part)
     if not parts:
         raise CaptionerError(f"data.{which} lists no source")
-    data = parts[0] if len(parts) == 1 else combine(parts, name=which)
-    missing = [item for item in data if not item.path.is_file()]
+    data = (parts[0] if len(parts) == 1 else combine(parts, name=which)).captioned()
+    missing = {item.id: item.path for item in data if not item.path.is_file()}
     if missing and not config.data.allow_missing:
         raise CaptionerError(
-            f"data.{which}: {len(missing)} of {len(data)} images are missing, the first is {missing[0].path}; "
+            f"data.{which}: {len(missing)} of {len(data)} images are missing, the first is {next(iter(missing.values()))}; "
             "see `captioner data check`, or set data.allow_missing=true"
         )
-    gone = {item.id for item in missing}
-    kept = dataclasses.replace(data, items=tuple(item for item in data if item.id not in gone)).captioned()
-    if not len(kept):
+    kept = tuple(item for item in data if item.id not in missing)
+    if not kept:
         raise CaptionerError(f"data.{which} holds no image with captions")
-    return kept
+    return dataclasses.replace(data, items=kept)
+
+
+def check_apart(train: CaptionSet, val: CaptionSet) -> None:
+    """A picture that is trained on must not be validated on."""
+    both = {item.path for item in train} & {item.path for item in val}
+    if both:
+        raise CaptionerError(f"{len(both)} images are in data.train and in data.val, {min(both)} for one")
 
 
 def open_features(
