@@ -99,6 +99,13 @@ def test_the_centre_of_a_cell_shows_the_cells_value():
     np.testing.assert_allclose(density[5::11, 5::11], alpha * 35, rtol=1e-4)
 
 
+def test_smooth_maps_have_no_creases():
+    line = geometry.project(blob(0, 3, 1, 7), 700, 1)[0]
+    slopes = np.diff(line)
+    # Straight lines between centres would bend sharply at each: the slope would change there all at once.
+    assert np.abs(np.diff(slopes)).max() < 0.1 * np.abs(slopes).max()
+
+
 def test_working_in_strips_changes_nothing(monkeypatch):
     alpha = blob(2, 3, 6, 8)
     whole = geometry.project(alpha, 90, 61)
