@@ -1,7 +1,8 @@
 """Captioner: a loaded model as a function from pictures to captions, one, some, or a stream of them.
 
-A stream reads pictures in threads, and encodes and searches whole batches in others, so that the three overlap;
-what waits between them is bounded, whatever the number of pictures.
+A stream reads pictures in some threads and has others encode a few of them or search a batch, whichever comes
+first in line, so that the three overlap and every processor has work; what waits between them is bounded, whatever
+the number of pictures.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from captioner import bundle as bundles
-from captioner.backend import Backend
+from captioner.backend import Annotations, Backend
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images import PIXEL_LIMIT, ImageSource, Picture, Pixels, load
@@ -28,9 +28,10 @@ from captioner.search import Hypothesis, SearchOptions, force, search
 from captioner.search.constraints import Constraints
 from captioner.text import UNK, Vocabulary
 
-BATCH = 16  # pictures encoded and searched together
+BATCH = 32  # pictures searched together: large enough for the matrix products, small enough to come soon
+PART = 8  # pictures that one thread encodes at a time
 READERS = 2  # threads that read pictures
-WORKERS = 2  # batches in work at once
+AHEAD = 2  # batches that are begun before the first of them is handed out
 IDLE = 0.05  # seconds without a new picture after which a batch is not waited for any longer
 
 T = TypeVar("T")
@@ -42,6 +43,9 @@ class Failure:
 
     name: str
     reason: str
+
+
+_Part = tuple[list[Picture | Failure], Annotations | None]  # some pictures, and annotations of the good ones
 
 
 class Captioner:
@@ -61,9 +65,16 @@ class Captioner:
     """
 
     def __init__(
-        self, backend: Backend, defaults: SearchOptions | None = None, manifest: Manifest | None = None
+        self,
+        backend: Backend,
+        defaults: SearchOptions | None = None,
+        manifest: Manifest | None = None,
+        *,
+        threads: int = 1,
     ) -> None:
+        """`threads` is how many may use the backend at once."""
         self.backend = backend
+        self.threads = threads
         self.defaults = defaults or SearchOptions()
         self.manifest = manifest
 
@@ -91,7 +102,7 @@ class Captioner:
             raise UsageError(f"onnxruntime runs on the CPU here; give --backend torch for the device {device!r}")
         if backend == "torch" or (backend == "auto" and elsewhere):
             bundle = bundles.load(folder)
-            ready = _torch_backend(bundle, device, threads)
+            ready, workers = _torch_backend(bundle, device, threads), 1
         else:
             # The checksums are computed while onnxruntime is imported: both take a tenth of a second.
             importing = threading.Thread(target=__import__, args=("onnxruntime",))
@@ -100,9 +111,10 @@ class Captioner:
                 bundle = bundles.load(folder)
             finally:
                 importing.join()
-            from captioner.runtime import OnnxBackend
+            from captioner.runtime import OnnxBackend, processors
 
-            ready = OnnxBackend(bundle, threads)
+            # Threads that each run a graph of their own get more done than a graph that is run by all of them.
+            ready, workers = OnnxBackend(bundle, threads=1), threads or processors()
         decoding = bundle.manifest.decoding
         defaults = SearchOptions(
             beam=decoding.beam,
@@ -110,7 +122,7 @@ class Captioner:
             max_length=decoding.max_length,
             look=decoding.look if bundle.manifest.attention == "hard" else None,
         )
-        return cls(ready, defaults, bundle.manifest)
+        return cls(ready, defaults, bundle.manifest, threads=workers)
 
     @overload
     def __call__(self, source: ImageSource, *, pixel_limit: int = ..., **options: Any) -> Caption: ...
@@ -129,7 +141,7 @@ class Captioner:
             return [_or_raise(each) for each in self.stream(source, pixel_limit=pixel_limit, **options)]
         chosen = self.options(**options)
         picture, pixels = load(source, self.backend.image_size, pixel_limit=pixel_limit)  # type: ignore[arg-type]
-        return _or_raise(self._captions([picture], pixels[None], chosen)[0])
+        return _or_raise(self._captions([picture], self.backend.encode(pixels[None]), chosen)[0])
 
     def stream(
         self,
@@ -187,15 +199,23 @@ class Captioner:
     ) -> Iterator[Caption | Failure]:
         size = self.backend.image_size
         reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
-        working = ThreadPoolExecutor(WORKERS, thread_name_prefix="caption")
+        working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         waiting: deque[Future[list[Caption | Failure]]] = deque()
         try:
             for chunk in _chunks(sources, batch):
                 if chunk:
-                    pictures = [reading.submit(load, each, size, pixel_limit=pixel_limit) for each in chunk]
-                    names = [_name(each) for each in chunk]
-                    waiting.append(working.submit(self._batch, names, pictures, options))
-                while len(waiting) > (WORKERS + 1 if chunk else 0):
+                    pictures = [
+                        (_name(each), reading.submit(load, each, size, pixel_limit=pixel_limit)) for each in chunk
+                    ]
+                    part = min(PART, -(-len(chunk) // self.threads))
+                    parts = [
+                        working.submit(self._encode, pictures[start : start + part])
+                        for start in range(0, len(chunk), part)
+                    ]
+                    # First in, first out: when a search begins, its parts are encoded or just being so, and
+                    # waiting for them cannot block the threads that they need.
+                    waiting.append(working.submit(self._search, parts, options))
+                while len(waiting) > (AHEAD if chunk else 0):
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
@@ -203,26 +223,31 @@ class Captioner:
             reading.shutdown(wait=False, cancel_futures=True)
             working.shutdown(wait=True, cancel_futures=True)
 
-    def _batch(
-        self, names: list[str], pictures: list[Future[tuple[Picture, Pixels]]], options: SearchOptions
-    ) -> list[Caption | Failure]:
-        results: dict[int, Caption | Failure] = {}
-        good: list[tuple[int, Picture, Pixels]] = []
-        for i, (name, coming) in enumerate(zip(names, pictures, strict=True)):
+    def _encode(self, pictures: list[tuple[str, Future[tuple[Picture, Pixels]]]]) -> _Part:
+        """Annotations of the pictures that could be read."""
+        results: list[Picture | Failure] = []
+        good: list[Pixels] = []
+        for name, coming in pictures:
             try:
-                good.append((i, *coming.result()))
+                picture, pixels = coming.result()
+                results.append(picture)
+                good.append(pixels)
             except CaptionerError as error:
-                results[i] = Failure(name, str(error))
-        if good:
-            pixels = np.stack([pixels for _, _, pixels in good])
-            captions = self._captions([picture for _, picture, _ in good], pixels, options)
-            results.update((i, caption) for (i, _, _), caption in zip(good, captions, strict=True))
-        return [results[i] for i in range(len(names))]
+                results.append(Failure(name, str(error)))
+        return results, self.backend.encode(np.stack(good)) if good else None
+
+    def _search(self, parts: list[Future[_Part]], options: SearchOptions) -> list[Caption | Failure]:
+        done = [part.result() for part in parts]
+        results = [each for some, _ in done for each in some]
+        annotations = [values for _, values in done if values is not None]
+        pictures = [each for each in results if isinstance(each, Picture)]
+        captions = iter(self._captions(pictures, _joined(annotations), options) if pictures else [])
+        return [each if isinstance(each, Failure) else next(captions) for each in results]
 
     def _captions(
-        self, pictures: list[Picture], pixels: NDArray[np.uint8], options: SearchOptions
+        self, pictures: list[Picture], annotations: Annotations, options: SearchOptions
     ) -> list[Caption | Failure]:
-        found = search(self.backend, self.backend.encode(pixels), options)
+        found = search(self.backend, annotations, options)
         captions: list[Caption | Failure] = []
         for picture, some in zip(pictures, found, strict=True):
             if some:
@@ -256,6 +281,22 @@ def caption_of(
     ]
     end = words.pop() if found.ended else None
     return Caption(tuple(words), end, found.score, picture)
+
+
+def _joined(annotations: Sequence[Annotations]) -> Annotations:
+    """Several batches as one."""
+    if len(annotations) == 1:
+        return annotations[0]
+    first = annotations[0]
+    values: Any
+    if isinstance(first.values, np.ndarray):
+        values = np.concatenate([each.values for each in annotations])
+    else:
+        import torch
+
+        values = torch.cat([each.values for each in annotations])
+    keys = [each.keys for each in annotations if each.keys is not None]
+    return Annotations(values, first.rows, first.cols, np.concatenate(keys) if len(keys) == len(annotations) else None)
 
 
 def _or_raise(result: Caption | Failure) -> Caption:

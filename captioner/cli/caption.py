@@ -31,7 +31,7 @@ from captioner.cli.progress import Progress
 @click.option("--words", is_flag=True, help="With jsonl: the figures of each word.")
 @search_options
 @model_options
-@click.option("--batch", type=click.IntRange(1), default=16, show_default=True, metavar="N", help="Pictures at a time.")
+@click.option("--batch", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Pictures at a time.")
 @click.option(
     "--pixel-limit",
     type=click.IntRange(1),
