@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,20 +30,13 @@ class Difference:
     p: float
 
 
-def resample(
-    statistics: NDArray[np.float64],
-    combine: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    *,
-    samples: int = SAMPLES,
-    seed: int = 0,
-) -> NDArray[np.float64]:
-    """The score of each of `samples` sets of images drawn with replacement.
+def resample(statistics: NDArray[np.float64], *, samples: int = SAMPLES, seed: int = 0) -> NDArray[np.float64]:
+    """The mean row of each of `samples` sets of images drawn with replacement; (images, k) -> (samples, k).
 
-    `statistics` has a row for each image; `combine` turns mean rows into scores. The same seed draws the same
-    sets of images, which makes the results of two systems comparable draw by draw.
+    The same seed draws the same sets of images, which makes two systems comparable draw by draw.
     """
     blocks = _image_counts(len(statistics), samples, np.random.default_rng(seed))
-    return np.concatenate([combine(counts @ statistics / len(statistics)) for counts in blocks])
+    return np.concatenate([counts @ statistics for counts in blocks]) / len(statistics)
 
 
 def _image_counts(images: int, samples: int, generator: np.random.Generator) -> Iterator[NDArray[np.float64]]:

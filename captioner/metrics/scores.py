@@ -38,15 +38,6 @@ class Score:
     statistics: NDArray[np.float64] = field(repr=False)
     combine: Callable[[NDArray[np.float64]], NDArray[np.float64]] = field(repr=False)
 
-    def interval(self, *, samples: int = SAMPLES, seed: int = 0) -> Interval:
-        """Where the value lies for 95 % of the sets of images drawn from these."""
-        return interval(resample(self.statistics, self.combine, samples=samples, seed=seed))
-
-    def minus(self, other: Score, *, samples: int = SAMPLES, seed: int = 0) -> Difference:
-        """The paired bootstrap of the difference; both systems must have captioned the same images, in order."""
-        draws = [resample(s.statistics, s.combine, samples=samples, seed=seed) for s in (self, other)]
-        return difference(draws[0], draws[1], self.value - other.value)
-
 
 @dataclass(frozen=True)
 class Scores:
@@ -61,15 +52,30 @@ class Scores:
     def values(self) -> dict[str, float]:
         return {name: score.value for name, score in self.metrics.items()}
 
+    def draws(self, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, NDArray[np.float64]]:
+        """Each metric's value on sets of images drawn from these with replacement, the same sets for all."""
+        distinct = {id(s.statistics): s.statistics for s in self.metrics.values()}
+        if not distinct:
+            return {}
+        widths = np.cumsum([s.shape[1] for s in distinct.values()])[:-1]
+        means = resample(np.hstack(list(distinct.values())), samples=samples, seed=seed)
+        parts = dict(zip(distinct, np.split(means, widths, axis=1), strict=True))
+        return {name: s.combine(parts[id(s.statistics)]) for name, s in self.metrics.items()}
+
     def intervals(self, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, Interval]:
-        return {name: s.interval(samples=samples, seed=seed) for name, s in self.metrics.items()}
+        """Where each value lies for 95 % of such sets."""
+        return {name: interval(values) for name, values in self.draws(samples=samples, seed=seed).items()}
 
     def minus(self, other: Scores, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, Difference]:
         """How much higher this system scores than another on the same images, metric by metric."""
         if self.images != other.images:
-            raise CaptionerError("two systems can only be compared on the same images")
-        both = [name for name in self.metrics if name in other.metrics]
-        return {n: self.metrics[n].minus(other.metrics[n], samples=samples, seed=seed) for n in both}
+            raise CaptionerError("two systems can only be compared on the same images, in the same order")
+        ours, theirs = (system.draws(samples=samples, seed=seed) for system in (self, other))
+        return {
+            name: difference(ours[name], theirs[name], self.values[name] - other.values[name])
+            for name in ours
+            if name in theirs
+        }
 
 
 def score(
