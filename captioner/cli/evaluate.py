@@ -36,6 +36,7 @@ _PATH = click.Path(path_type=Path)
     "--features", type=_PATH, metavar="DIR", help="A cache of `captioner features`, read in place of pictures."
 )
 @click.option("--train-captions", type=_PATH, metavar="PATH", help="To tell which captions are training captions.")
+@click.option("--reference-stats", type=_FILE, metavar="FILE", help="Word frequencies of a larger corpus, for CIDEr.")
 @click.option("--boxes", type=_PATH, metavar="PATH", help="COCO instances, a file or a folder: does it look there?")
 @click.option(
     "--deletion", "deletions", type=click.IntRange(0), default=0, metavar="N", help="Blank places in N images."
@@ -58,6 +59,7 @@ def command(
     batch: int,
     features: Path | None,
     train_captions: Path | None,
+    reference_stats: Path | None,
     boxes: Path | None,
     deletions: int,
     no_likelihood: bool,
@@ -74,6 +76,7 @@ def command(
     from captioner.evaluate import data as material
     from captioner.evaluate import protocol, sources, subject, tables
     from captioner.files import write_atomically
+    from captioner.metrics.cider import DocumentFrequencies
 
     for path in (results, report):
         if path is not None and not path.parent.is_dir():
@@ -103,7 +106,15 @@ def command(
         progress.show()
 
     found = protocol.evaluate(
-        loaded, gathered, source, options, likelihood=not no_likelihood, deletions=deletions, batch=batch, progress=show
+        loaded,
+        gathered,
+        source,
+        options,
+        likelihood=not no_likelihood,
+        deletions=deletions,
+        batch=batch,
+        reference_stats=DocumentFrequencies.load(reference_stats) if reference_stats else None,
+        progress=show,
     )
     progress.clear()
     for failure in found.failures:

@@ -23,6 +23,7 @@ from captioner.evaluate.sources import Batch, Source
 from captioner.evaluate.subject import Subject
 from captioner.images import Picture
 from captioner.metrics import attention as maps
+from captioner.metrics.cider import DocumentFrequencies
 from captioner.metrics.deletion import Deletion, deletion
 from captioner.metrics.means import Mean, mean
 from captioner.metrics.scores import Scores, score
@@ -80,9 +81,13 @@ def evaluate(
     likelihood: bool = True,
     deletions: int = 0,
     batch: int = BATCH,
+    reference_stats: DocumentFrequencies | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """Caption and measure. `deletions` is the number of images whose places are blanked, which costs most."""
+    """Caption and measure. `deletions` is the number of images whose places are blanked, which costs most.
+
+    `reference_stats` are CIDEr's document frequencies; by default they are those of the references here.
+    """
     began = time.monotonic()
     backend, items = subject.captioner.backend, material.captions.items
     captions, sums, failures = _read(backend, items, source, options, likelihood, batch, progress)
@@ -92,7 +97,7 @@ def evaluate(
         raise CaptionerError(f"none of the {len(items):,} pictures could be captioned; the first: {failures[0].reason}")
     items, said = tuple(items[i] for i in kept), tuple(captions[i] for i in kept)
     results = {str(item.id): caption.text for item, caption in zip(items, said, strict=True)}
-    scores = score(results, {str(item.id): item.captions for item in items})
+    scores = score(results, {str(item.id): item.captions for item in items}, reference_stats=reference_stats)
     varied = variety([caption.text for caption in said], material.training)
     assert varied is not None
     scored = time.monotonic()

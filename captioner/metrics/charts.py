@@ -26,7 +26,7 @@ def histogram(
         return f'<p class="faint">{escape(title)}: nothing to show</p>'
     edges = _edges(everything, whole, bins)
     shares = [np.histogram(np.clip(some, edges[0], edges[-1]), edges)[0] / max(len(some), 1) for some in values]
-    top = _nice(max(float(each.max()) for each in shares))
+    top = 4 * _nice(max(float(each.max()) for each in shares) / 4)
 
     def x(value: float) -> float:
         return float(_LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (_WIDTH - _LEFT - _RIGHT))
@@ -43,7 +43,7 @@ def histogram(
         parts.append(f'<text x="{_LEFT - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
     for share, a, b in zip(shares[0], edges, edges[1:], strict=False):
         if share:
-            label = f"{a + 0.5:.0f}" if whole else f"{a:.3g} to {b:.3g}"
+            label = f"{a:.0f}" if whole else f"{a:.3g} to {b:.3g}"
             parts.append(
                 f'<rect class="bar" x="{x(a) + 0.5:.1f}" width="{max(x(b) - x(a) - 1, 0.5):.1f}" y="{y(share):.1f}" '
                 f'height="{y(0) - y(share):.1f}"><title>{label}: {share:.1%}</title></rect>'
@@ -70,6 +70,11 @@ def histogram(
         + (f'<p class="key">{key}</p>' if len(names) > 1 else "")
         + "</figure>"
     )
+
+
+def end_of_scale(high: float) -> float:
+    """Scores are times 100 and end there; CIDEr may go beyond."""
+    return 100.0 if high <= 100 else _nice(high)
 
 
 def whisker(value: float, low: float, high: float, top: float) -> str:

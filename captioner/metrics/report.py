@@ -83,8 +83,9 @@ def page(report: Report) -> str:
 <p class="about">{escape(report.about)}</p>
 {"".join(warnings)}
 <div class="cards">
-{"".join(_section(section) for section in report.sections)}
+{"".join(_section(section) for section in report.sections[:1])}
 {"".join(f'<div class="card">{chart}</div>' for chart in report.histograms)}
+{"".join(_section(section) for section in report.sections[1:])}
 </div>
 {_examples("Worst captions", report.worst, report.ranked_by)}
 {_examples("Best captions", report.best, report.ranked_by)}
@@ -100,23 +101,25 @@ by bootstrap over images. Figures that were not measured are named as such.</p>
 
 def _section(section: Section) -> str:
     drawn = any(row.bar for row in section.rows)
-    top = max([100.0, *(row.bar[2] for row in section.rows if row.bar)])
-    rows = "".join(_row(row, top, drawn) for row in section.rows)
+    rows = "".join(_row(row, drawn) for row in section.rows)
     note = f'<p class="faint">{escape(section.note)}</p>' if section.note else ""
     return (
-        f'<section class="card{" wide" if drawn else ""}"><h3>{escape(section.title)}</h3>{note}'
+        f'<section class="card{" drawn" if drawn else ""}"><h3>{escape(section.title)}</h3>{note}'
         f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></section>\n'
     )
 
 
-def _row(row: Row, top: float, drawn: bool) -> str:
+def _row(row: Row, drawn: bool) -> str:
     name = f'<th scope="row">{escape(row.name)}</th>'
     if not row.value:
         return f'<tr>{name}<td class="remark" colspan="{4 if drawn else 3}">{escape(row.remark)}</td></tr>'
     cells = f'<td class="number">{escape(row.value)}</td><td class="interval">{escape(row.interval)}</td>'
+    remark = row.remark
     if drawn:
+        top = 100.0 if row.bar is None else charts.end_of_scale(row.bar[2])
         cells += f'<td class="chart">{charts.whisker(*row.bar, top) if row.bar else ""}</td>'
-    return f'<tr>{name}{cells}<td class="remark">{escape(row.remark)}</td></tr>'
+        remark = remark or f"of {top:g}"
+    return f'<tr>{name}{cells}<td class="remark">{escape(remark)}</td></tr>'
 
 
 def _examples(title: str, examples: Sequence[Example], ranked_by: str) -> str:
