@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
@@ -77,6 +77,7 @@ def test_a_map_covers_what_it_looks_at_in_files_of_every_orientation(tmp_path, o
     assert np.abs(np.subtract(bounds(black), there)).max() <= 1
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     st.integers(1, 15), st.integers(1, 15), st.integers(1, 80), st.integers(1, 80), st.booleans(), st.integers(0, 99)
 )

@@ -7,15 +7,15 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from captioner.caption import Caption
+from captioner.caption import Caption, Word
 from captioner.overlay import comparison, comparison_svg, sheet, sheet_pdf, sheet_svg
 from captioner.overlay.heat import Style
 from captioner.overlay.sheets import MARGIN, columns
-from tests.overlay.making import caption
+from tests.overlay.making import caption, flat
 
 SVG = "{http://www.w3.org/2000/svg}"
 LONG = "a group of four men standing next to each other in front of a wall"
@@ -126,9 +126,11 @@ def test_letters_that_helvetica_lacks_are_drawn_in_the_pdf():
 word = st.sampled_from(["a", "the", "man", "dog", "holding", "slice", "of", "pizza", "red"])
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.lists(st.lists(word, max_size=9), min_size=1, max_size=4))
 def test_columns_hold_every_word_once_and_in_order(sentences):
-    captions = [Caption(caption(" ".join(words)).words, None, 0.0) for words in sentences]
+    alpha = flat(2, 2)
+    captions = [Caption(tuple(Word(text, 0.0, alpha) for text in words), None, 0.0) for words in sentences]
     table = columns(captions)
     for row, words in enumerate(sentences):
         assert [column[row].text for column in table if column[row] is not None] == words
