@@ -223,13 +223,11 @@ def _meteor(
     except MeteorUnavailableError as error:
         unavailable["METEOR"] = str(error)
         return
-    # The penalty has one case that asks whether there is a single chunk: it is for sums, not for means.
-    images = len(captions)
     found["METEOR"] = Score(
         float(100 * meteor_scores(statistics.sum(axis=0))),
         100 * meteor_scores(statistics),
         statistics,
-        lambda means: 100 * meteor_scores(means * images),
+        lambda means: 100 * meteor_scores(means),
     )
 
 

@@ -26,7 +26,7 @@ ALPHA, BETA, GAMMA, DELTA = 0.85, 0.20, 0.60, 0.75
 
 # What a segment's score is made of, and a corpus' from their sums: the caption's and the reference's number of
 # content words, of function words, the weighted matched content and function words of each, of matched words, chunks.
-_COLUMNS = 13
+_COLUMNS = 11
 
 
 def meteor_statistics(captions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ def meteor_scores(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
     """The score of each row of statistics; of sums of rows for a whole corpus. From 0 to 1."""
     s = np.asarray(statistics, np.float64).T
     content, function, ref_content, ref_function, matched_c, matched_f, ref_matched_c, ref_matched_f = s[:8]
-    matched, ref_matched, chunks, length, ref_length = s[8:]
+    matched, ref_matched, chunks = s[8:]
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = (DELTA * matched_c + (1 - DELTA) * matched_f) / (DELTA * content + (1 - DELTA) * function)
         recall = (DELTA * ref_matched_c + (1 - DELTA) * ref_matched_f) / (
@@ -58,8 +58,7 @@ def meteor_scores(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
         )
         mean = 1 / ((1 - ALPHA) / precision + ALPHA / recall)
         penalty = GAMMA * (chunks / ((matched + ref_matched) / 2)) ** BETA
-        whole = (matched == length) & (ref_matched == ref_length) & (chunks == 1)
-        score = mean * (1 - np.where(whole, 0.0, penalty))
+        score = mean * (1 - penalty)
     return np.where(np.isfinite(score), score, 0.0)
 
 
@@ -75,8 +74,11 @@ def _statistics(matcher: Matcher, caption: Sentence, reference: Sentence) -> lis
         for word in ref_words[match.ref : match.ref + match.ref_length]:
             weighted[2 + is_function(word)] += weight
     function, ref_function = sum(map(is_function, words)), sum(map(is_function, ref_words))
+    matched, ref_matched = sum(m.length for m in matches), sum(m.ref_length for m in matches)
+    if chunks == 1 and matched == len(words) and ref_matched == len(ref_words):
+        chunks = 0  # two sentences aligned as a whole are not scattered, in the corpus' sum either
     return [
         *(len(words) - function, function, len(ref_words) - ref_function, ref_function),
         *weighted,
-        *(sum(m.length for m in matches), sum(m.ref_length for m in matches), chunks, len(words), len(ref_words)),
+        *(matched, ref_matched, chunks),
     ]
