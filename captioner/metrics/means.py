@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from captioner.metrics.bootstrap import interval, resample
 
@@ -29,8 +29,9 @@ def mean(sums: ArrayLike, counts: ArrayLike) -> Mean | None:
     total, count = statistics.sum(axis=0)
     if not count:
         return None
-    draws = resample(statistics, _ratio)
-    within = interval(draws[np.isfinite(draws)])  # a draw may hold only images without a single word
+    means = resample(statistics)
+    means = means[means[:, 1] > 0]  # a draw may hold only images without a single word
+    within = interval(means[:, 0] / means[:, 1])
     return Mean(float(total / count), within.low, within.high)
 
 
@@ -38,8 +39,3 @@ def mean_of(groups: Sequence[Sequence[float]]) -> Mean | None:
     """The mean of all values, which come in a group an image."""
     return mean([float(np.sum(group)) for group in groups], [len(group) for group in groups])
 
-
-def _ratio(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: NDArray[np.float64] = means[..., 0] / means[..., 1]
-    return ratio

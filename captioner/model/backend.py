@@ -41,7 +41,8 @@ class TorchBackend:
 
     @torch.inference_mode()
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
-        values = self.network.encode(torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device))
+        # A copy: pixels from Pillow are read-only, which torch would warn about.
+        values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
         keys = np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
         return Annotations(values, self.rows, self.cols, keys)
 
