@@ -56,9 +56,7 @@ class Caption:
     @property
     def alphas(self) -> NDArray[np.float32]:
         """Maps of the words in order, (words, rows, cols)."""
-        return (
-            np.stack([word.alpha for word in self.words]) if self.words else np.zeros((0, 0, 0), np.float32)
-        )
+        return np.stack([word.alpha for word in self.words]) if self.words else np.zeros((0, 0, 0), np.float32)
 
     def __str__(self) -> str:
         return self.text

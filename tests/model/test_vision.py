@@ -109,9 +109,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "unknown": package(here / "unknown", present=[], asked=["polygon_nms"]),
         "broken": package(here / "broken", present=both, asked=both),
     }
-    (here / "broken" / "torchvision" / "__init__.py").write_text(
-        "raise RuntimeError('built for another torch')"
-    )
+    (here / "broken" / "torchvision" / "__init__.py").write_text("raise RuntimeError('built for another torch')")
     answers = dict(python(FORKED, *cases.values()))
     return {case: answers[folder] for case, folder in cases.items()}
 
