@@ -21,17 +21,14 @@ class Inputs:
     problems: list[str] = field(default_factory=list)  # arguments that name nothing
 
     def __iter__(self) -> Iterator[str]:
-        seen = set(self.names)
         yield from self.names
         for line in self.coming or ():
-            name = line.rstrip("\r\n")
-            if name and name not in seen:
-                seen.add(name)
+            if name := line.rstrip("\r\n"):
                 yield name
 
 
 def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[str] | None = None) -> Inputs:
-    """Pictures in the order of the arguments, each once; those of a folder by name.
+    """Pictures in the order of the arguments, each once, those of a folder by name; then the list's.
 
     `-` stands for the names in `listed`, one a line. A file that is named is taken as it is, whatever its
     suffix; if it cannot be read, the reader says so. No picture at all is an error.
