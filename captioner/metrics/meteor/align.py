@@ -64,8 +64,9 @@ def align(candidates: list[list[Match]], caption_length: int) -> tuple[list[Matc
                     if not (path.used & _caption_bits(match) or path.ref_used & _reference_bits(match)):
                         following.append(_taken(path, match, distance))
                         distance += abs(match.ref - match.start)
-                closes = path.chunk_end != -1
-                following.append(path._replace(chunks=path.chunks + closes, distance=distance, at=at + 1, chunk_end=-1))
+                covered, chunks, _, _, chunk_end, used, ref_used, matches = path
+                chunks += chunk_end != -1
+                following.append(_Path(covered, chunks, distance, at + 1, -1, used, ref_used, matches))
         if len(following) > 1:
             following.sort(key=_Path.rank)
         paths = following

@@ -52,11 +52,13 @@ class Matcher:
 
     resources: Resources
     corpus_phrases: set[int]
+    with_paraphrases: set[int]  # those of them that the table knows paraphrases of
     _paraphrases: dict[int, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resources: Resources, sentences: Iterable[Sentence]) -> Matcher:
-        return cls(resources, {number for s in sentences for _, _, number in phrases(s.words)})
+        numbers = {number for s in sentences for _, _, number in phrases(s.words)}
+        return cls(resources, numbers, resources.paraphrases.known(numbers))
 
     def candidates(self, caption: Sentence, reference: Sentence) -> list[list[Match]]:
         """For each word of the reference the matches that begin there, in METEOR's order."""
@@ -73,15 +75,18 @@ class Matcher:
                 alike = [i for w, other in senses if w != word and not own.isdisjoint(other) for i in places[w]]
                 here.extend(Match(j, 1, i, 1, SYNONYM) for i in sorted(alike))
             found.append(here)
-        for ref, ref_length, number in reference.phrases:
+        for ref, ref_length, number in filter(self._has_paraphrases, reference.phrases):
             for other in self._paraphrases_of(number):
                 for start, length in caption.phrase_places.get(other, ()):
                     found[ref].append(Match(ref, ref_length, start, length, PARAPHRASE))
-        for start, length, number in caption.phrases:
+        for start, length, number in filter(self._has_paraphrases, caption.phrases):
             for other in self._paraphrases_of(number):
                 for ref, ref_length in reference.phrase_places.get(other, ()):
                     found[ref].append(Match(ref, ref_length, start, length, PARAPHRASE))
         return found
+
+    def _has_paraphrases(self, phrase: tuple[int, int, int]) -> bool:
+        return phrase[2] in self.with_paraphrases
 
     def _paraphrases_of(self, number: int) -> list[int]:
         """In the table's order, those alone that occur in the corpus: a few of up to thousands."""

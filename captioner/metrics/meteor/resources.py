@@ -81,6 +81,12 @@ class Table:
         found: list[int] = self.values[self.begins[at] : self.begins[at + 1]].tolist()
         return found
 
+    def known(self, numbers: set[int]) -> set[int]:
+        """Those of the numbers that are keys."""
+        array = np.fromiter(numbers, np.int64, len(numbers))
+        found: list[int] = array[np.isin(array, self.keys)].tolist()
+        return set(found)
+
     @classmethod
     def group(cls, keys: NDArray[np.int64], values: NDArray[np.int64]) -> Table:
         """From pairs; the values of a key keep their order."""
