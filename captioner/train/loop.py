@@ -155,12 +155,14 @@ class Loop:
                     bar.show(p.position, text, left)
                 if p.position % LOG_EVERY == 0 or p.position == len(steps):
                     self._log(len(steps))
+                if p.position % s.accumulate and p.position < len(steps):
+                    continue  # gradients are pending, which a checkpoint doesn't hold
                 if self.team.any(interrupt.asked):
                     self._save()
                     raise CaptionerError(
                         f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
                     )
-                if p.step % s.checkpoint_every == 0:
+                if p.step - self.saved >= s.checkpoint_every:
                     self._save()
         finally:
             if bar:
@@ -382,6 +384,7 @@ class Loop:
                 held["rng.cuda"] = torch.cuda.get_rng_state()
             state = asdict(self.progress) | {"scaler": self.scaler.state_dict()}
             checkpoint.write(self.folder / checkpoint.LAST, held, state)
+        self.saved = self.progress.step
         self.team.wait()
 
     def _restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -393,6 +396,7 @@ class Loop:
             torch.cuda.set_rng_state(held["rng.cuda"])
         self.scaler.load_state_dict(state.pop("scaler"))
         self.progress = Progress(**state)
+        self.saved = self.progress.step
 
     def last_good(self) -> str:
         return f"the last good checkpoint is {self.folder / checkpoint.LAST}"

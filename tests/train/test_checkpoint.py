@@ -1,0 +1,88 @@
+"""Checkpoints hold every bit, survive a failed write, and say so when they are damaged."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from captioner.errors import CaptionerError
+from captioner.train import checkpoint
+
+STATE = {"step": 3, "best": float("-inf"), "baseline": -1.1 / 3, "sums": {"loss": 0.1 + 0.2}}
+
+
+def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
+    tied = torch.randn(5, 4)
+    tensors = {
+        "network.embedding": tied,
+        "network.output": tied,  # the same memory twice, as tied weights are
+        "network.view": tied[:, 1:3],
+        "rng.torch": torch.get_rng_state(),
+        "number": torch.tensor(3),
+        "half": torch.randn(3).half(),
+    }
+    file = tmp_path / checkpoint.LAST
+    checkpoint.write(file, tensors, STATE)
+    found, state = checkpoint.read(file)
+    assert state == STATE
+    assert set(found) == set(tensors)
+    assert all(torch.equal(found[key], value) and found[key].dtype == value.dtype for key, value in tensors.items())
+    assert set(checkpoint.part(found, "network")) == {"embedding", "output", "view"}
+
+
+def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / checkpoint.LAST
+    checkpoint.write(file, {"a": torch.ones(2)}, {"step": 1})
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("captioner.files.os.fsync", full)
+    with pytest.raises(CaptionerError, match=f"No space left on device.*the last good one is {file}"):
+        checkpoint.write(file, {"a": torch.zeros(2)}, {"step": 2})
+    assert checkpoint.read(file)[1] == {"step": 1}
+    assert os.listdir(tmp_path) == [checkpoint.LAST]
+    with pytest.raises(CaptionerError, match="there is none before it"):
+        checkpoint.write(tmp_path / "other", {"a": torch.zeros(2)}, {"step": 2})
+
+
+@pytest.mark.parametrize("kept", [0, 5, 60, 400])
+def test_a_truncated_checkpoint_is_said_to_be_damaged(kept: int, tmp_path: Path) -> None:
+    file = tmp_path / checkpoint.LAST
+    checkpoint.write(file, {"a": torch.ones(200)}, {"step": 1})
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(CaptionerError, match=r"last\.safetensors is damaged"):
+        checkpoint.read(file)
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptionerError, match=f"no checkpoint at {tmp_path}"):
+        checkpoint.read(tmp_path / "none.safetensors")
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.RMSprop])
+def test_an_optimiser_goes_on_as_if_never_stopped(kind: type[torch.optim.Optimizer]) -> None:
+    def step(model: nn.Linear, optimizer: torch.optim.Optimizer, seed: int) -> None:
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(seed))
+        model(x).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    optimizer = kind(model.parameters(), lr=0.1)  # type: ignore[call-arg]
+    for seed in range(3):
+        step(model, optimizer, seed)
+    other = nn.Linear(3, 2)
+    other.load_state_dict(model.state_dict())
+    again = kind(other.parameters(), lr=0.1)  # type: ignore[call-arg]
+    held = {name: value.clone() for name, value in checkpoint.optimizer_tensors(optimizer).items()}
+    checkpoint.restore_optimizer(again, held)
+    for seed in (7, 8):
+        step(model, optimizer, seed)
+        step(other, again, seed)
+    assert torch.equal(model.weight, other.weight)

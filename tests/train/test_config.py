@@ -1,0 +1,153 @@
+"""Configs: every file loads, mistakes are named with the way out, every setting is documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from captioner.errors import UsageError
+from captioner.train import config as configs
+from captioner.train.config import Config, dump, fields, load, parse
+from captioner.train.reference import reference
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_config_loads_and_survives_being_written(path: Path) -> None:
+    config = load(path)
+    assert parse(yaml.safe_load(dump(config)), "the dump") == config
+    assert config.name.replace("-", "_") == path.stem
+
+
+def test_the_presets_are_there_and_differ_where_their_names_say() -> None:
+    named = {path.stem: load(path) for path in FILES}
+    assert {"default", "shapes", "paper_soft", "paper_hard"} <= set(named)
+    for soft, hard in (("paper_soft", "paper_hard"), ("default", "hard"), ("flickr8k_soft", "flickr8k_hard")):
+        assert named[soft].model.attention.mode == "soft"
+        assert named[hard].model.attention.mode == "hard"
+
+
+def test_the_papers_settings_are_the_papers() -> None:
+    for kind in ("soft", "hard"):
+        config = load(ROOT / f"configs/paper_{kind}.yaml")
+        assert (config.encoder.name, config.encoder.size, config.encoder.annotations) == ("vgg19", 224, ("conv5",))
+        assert config.encoder.tail is None  # not fine-tuned
+        assert config.training.images * config.training.captions == 64
+        assert config.training.optimizer.name == "adam"
+        assert config.training.validation.score == "BLEU-4"
+        assert config.training.validation.patience is not None  # early stopping
+
+
+DEFAULT = ROOT / "configs" / "default.yaml"
+
+
+def test_changes_reach_nested_settings_list_items_and_sections_left_out() -> None:
+    config = load(
+        DEFAULT,
+        [
+            "training.optimizer.learning_rate=5e-5",
+            "data.train.0.split=train",
+            "training.scst.start_epoch=3",
+            "encoder.annotations=[stage7]",
+            "training.ema=null",
+            "name=other",
+        ],
+    )
+    assert config.training.optimizer.learning_rate == 5e-5
+    assert config.data.train[0].split == "train"
+    assert config.training.scst is not None
+    assert config.training.scst.start_epoch == 3
+    assert config.encoder.annotations == ("stage7",)
+    assert config.training.ema is None
+    assert config.name == "other"
+
+
+def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: Path) -> None:
+    resolved = tmp_path / "config.yaml"
+    resolved.write_text(dump(load(DEFAULT)))
+    assert "scst: null" in resolved.read_text()
+    scst = load(resolved, ["training.scst.start_epoch=2"]).training.scst
+    assert scst is not None
+    assert scst.start_epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("training.epoch=3", "unknown key 'training.epoch'. Did you mean 'epochs'?"),
+        ("trainin.epochs=3", "unknown key 'trainin'. Did you mean 'training'?"),
+        ("training.scst.sample=3", "unknown key 'training.scst.sample'. Did you mean 'samples'?"),
+        ("data.train.0.imagez=x", "unknown key 'data.train.0.imagez'. Did you mean 'images'?"),
+        ("training.learning_rate=1", "Did you mean 'training.optimizer.learning_rate'?"),
+        ("training.epochs=three", "training.epochs: input should be a valid integer"),
+        ("training.optimizer.name=sgd", "training.optimizer.name: input should be 'adam', 'adamw' or 'rmsprop'"),
+        ("training.ema=2", "training.ema: input should be less than 1, got 2"),
+        ("training.images=0", "training.images: input should be greater than or equal to 1, got 0"),
+        ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
+        ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
+        ("training.scst.samples=3", "training.scst.start_epoch is missing"),
+        ("data.train.4.split=val", "'4' is no place of this list, which has 0 to 0"),
+        ("data.train.first.split=val", "'first' is no place of this list"),
+        ("training.epochs.more=1", "'epochs' is a value, not a section"),
+        ("training.epochs", "--set takes key=value, such as training.epochs=3, not 'training.epochs'"),
+        ("training.epochs={", "'{' is not a YAML value"),
+    ],
+)
+def test_a_wrong_change_says_what_is_allowed(change: str, said: str) -> None:
+    with pytest.raises(UsageError, match="configs/default.yaml: |--set ") as raised:
+        load(DEFAULT, [change])
+    assert said in str(raised.value)
+
+
+def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("data: {train: [], val: [], extra: 1}\nseed: x\n")
+    with pytest.raises(UsageError) as raised:
+        load(file)
+    assert "unknown key 'data.extra'" in str(raised.value)
+    assert "seed: input should be a valid integer" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "holds no settings"), ("- 1\n", "holds no settings"), ("a: [1\n", "is not YAML"), ("seed: 1\n", "data is")],
+)
+def test_a_file_that_is_no_config_says_why(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        load(file)
+
+
+def test_a_missing_config_is_named_with_its_option(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--config: no such file: .*nowhere\.yaml"):
+        load(tmp_path / "nowhere.yaml")
+
+
+def test_every_setting_and_every_section_is_documented() -> None:
+    bare = [path for path, field in fields() if not (field.description or "").strip().endswith((".", "^power."))]
+    assert bare == []
+    sections: list[type[Any]] = [Config]
+    for section in sections:
+        assert section.__doc__, section
+        found = (configs._section(field.annotation) for field in section.model_fields.values())
+        sections += [each for each in found if each is not None]
+    assert len(sections) > 12
+
+
+def test_the_page_of_all_settings_is_what_the_settings_say() -> None:
+    page = ROOT / "docs" / "settings.md"
+    assert page.read_text(encoding="utf-8") == reference(), "make it again: python -m captioner.train.reference"
+
+
+def test_the_page_names_every_setting_with_its_default() -> None:
+    page = reference()
+    for path, field in fields():
+        line = next(line for line in page.splitlines() if line.startswith(f"| `{path}` |"))
+        assert str(field.description) in line
+    assert "| `training.epochs` | 10 | whole number" in page

@@ -1,0 +1,207 @@
+"""A run that was killed, wherever, and resumed ends with the same bits as one that never was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from captioner.train import checkpoint
+from tests.train import children, making
+from tests.train.children import Bomb
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
+
+# In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
+# between checkpoints, with the validation written down but not saved, and right after that was saved.
+DEATHS = [
+    Bomb("captioner.train.loop:Loop._step", 2),
+    Bomb("captioner.files:os.fsync", 2, after=False),
+    Bomb("captioner.train.checkpoint:write", 1),
+    Bomb("captioner.train.loop:Loop._step", 3),
+    Bomb("captioner.train.journal:Journal.metrics", 2),
+    Bomb("captioner.train.loop:Loop._validate", 1),
+    Bomb("captioner.train.loop:Loop._save", 1),
+]
+KINDS: dict[str, dict[str, Any]] = {
+    "soft": {"training__accumulate": 2, "training__schedule": {"name": "plateau", "warmup": 2, "patience": 0}},
+    "hard": {"model__attention": {"mode": "hard", "size": 8}},
+    "tail and average": {
+        "encoder__tail": "stage3",
+        "training__tune": {"start_epoch": 1},
+        "training__ema": 0.9,
+        "features__flip": True,
+    },
+    "self-critical": {"training__scst": {"start_epoch": 1, "samples": 2, "learning_rate": 0.001}},
+    "pixels": {"encoder__tail": "stem", "training__scheduled_sampling": {"increase": 0.2}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_run_ends_with_the_bits_of_one_never_killed(kind: str, shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes, **KINDS[kind])
+    whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
+    assert children.run(children.train, config, whole, log=log) == 0, log.read_text()
+    for number, bomb in enumerate(DEATHS):
+        code = children.run(children.train, config, killed, number > 0, bomb=bomb, log=log)
+        assert code == -signal.SIGKILL, f"{bomb}: {log.read_text()}"
+    assert children.run(children.train, config, killed, True, log=log) == 0, log.read_text()
+    same_bits(whole, killed)
+
+
+def same_bits(one: Path, other: Path) -> None:
+    for name in ("metrics.jsonl", "config.yaml", "vocabulary.json", "best/scores.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    for name in ("last.safetensors", "best/model.safetensors"):
+        (ours, state), (theirs, expected) = checkpoint.read(one / name), checkpoint.read(other / name)
+        assert state == expected
+        assert list(ours) == list(theirs)
+        for key, value in ours.items():
+            assert torch.equal(value, theirs[key]), f"{name}: {key}"
+    assert not list(other.glob(".*.part")), "a killed writer's leavings were not swept away"
+
+
+def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
+    """Else equal weights would prove nothing."""
+    config = making.write(tmp_path / "config.yaml", shapes)
+    assert children.run(children.train, config, tmp_path / "run") == 0
+    first = tmp_path / "first"
+    assert children.run(children.train, config, first, bomb=Bomb("captioner.train.loop:Loop._step", 1)) != 0
+    began, _ = checkpoint.read(first / "last.safetensors")
+    ended, state = checkpoint.read(tmp_path / "run" / "last.safetensors")
+    assert state["step"] == 8
+    still = [k for k, v in began.items() if k.startswith("network.decoder.") and torch.equal(v, ended[k])]
+    assert still == []
+
+
+def test_killed_from_outside_at_a_moment_of_chance(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes, training__epochs=6, training__checkpoint_every=1)
+    whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
+    began = time.monotonic()
+    assert children.run(children.train, config, whole, log=log) == 0, log.read_text()
+    took = time.monotonic() - began
+    killings = 0
+    for share in (0.35, 0.55, 0.45):
+        resume = (killed / checkpoint.LAST).exists()
+        child = children.start(children.train, config, killed, resume, log=log)
+        child.join(took * share)
+        if child.exitcode is None:
+            os.kill(child.pid, signal.SIGKILL)
+            child.join(60)
+            killings += 1
+    if not (killed / checkpoint.LAST).exists():
+        pytest.skip("the machine was too slow for a first step")
+    assert children.run(children.train, config, killed, True, log=log) == 0, log.read_text()
+    assert killings
+    same_bits(whole, killed)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes, training__epochs=2000, training__validation__every=2000)
+    run, log = tmp_path / "run", tmp_path / "log"
+    child = children.start(children.train, config, run, log=log)
+    wait_for(lambda: "epoch 1:" in log.read_text(), child)
+    os.kill(child.pid, signal.SIGINT)
+    child.join(60)
+    assert child.exitcode == 1
+    state = checkpoint.read(run / checkpoint.LAST)[1]
+    assert f"stopped at step {state['step']}, saved; go on with: captioner train --resume {run}" in log.read_text()
+    assert state["step"] > 0
+
+
+def test_a_second_ctrl_c_a_while_later_stops_at_once() -> None:
+    from captioner.train.interrupt import interruptible
+
+    before = signal.getsignal(signal.SIGINT)
+    with interruptible() as interrupt:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)  # torchrun sends it on to processes that have it already
+        assert interrupt.asked
+        interrupt.since -= 3
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes)
+    run, log = tmp_path / "run", tmp_path / "log"
+    assert children.run(train_on_a_small_disk, config, run, log=log) == 1
+    said = log.read_text()
+    assert "File too large" in said
+    assert f"the last good one is {run / checkpoint.LAST}" in said
+    assert checkpoint.read(run / checkpoint.LAST)[1]["step"] == 3
+    assert not list(run.glob(".*.part")), "half a checkpoint was left behind"
+    whole = tmp_path / "whole"
+    assert children.run(children.train, config, run, True, log=log) == 0, said
+    assert children.run(children.train, config, whole, log=log) == 0
+    same_bits(whole, run)
+
+
+def train_on_a_small_disk(config: Path, run: Path) -> None:
+    """From the second regular checkpoint on, no file may grow as large as a checkpoint is."""
+    import resource
+
+    from captioner.train.loop import Loop
+
+    real = Loop._step
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes fail with an error, as on a full disk
+
+    def step(self: Loop, *args: Any) -> float:
+        value = real(self, *args)
+        if self.progress.step == 6:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        return value
+
+    Loop._step = step  # type: ignore[method-assign]
+    children.train(config, run)
+
+
+def test_a_run_that_stopped_early_stays_stopped_until_it_is_told_otherwise(shapes: Path, tmp_path: Path) -> None:
+    from captioner.train.run import start
+
+    rate = {"learning_rate": 1e-12}  # the captions never change, so the score never rises
+    config = making.write(
+        tmp_path / "config.yaml",
+        shapes,
+        training__epochs=9,
+        training__optimizer=rate,
+        training__validation__patience=2,
+        training__validation__score="BLEU-4",
+    )
+    run = tmp_path / "run"
+    start(config, folder=run)
+    assert [row["epoch"] for row in making.rows(run) if "validation" in row] == [1, 2, 3]
+    start(None, resume=run)
+    assert len([row for row in making.rows(run) if "validation" in row]) == 3
+    start(None, ["training.validation.patience=3"], resume=run)
+    assert len([row for row in making.rows(run) if "validation" in row]) == 4
+
+
+def wait_for(condition: Any, child: Any, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert child.exitcode is None, "the child ended too soon"
+        assert time.monotonic() < until, "nothing happened"
+        time.sleep(0.02)
+
+
+def test_a_resumed_runs_config_holds_what_was_changed(shapes: Path, tmp_path: Path) -> None:
+    from captioner.train.config import load
+    from captioner.train.run import start
+
+    run = tmp_path / "run"
+    start(making.write(tmp_path / "config.yaml", shapes, training__epochs=1), folder=run)
+    start(None, ["training.epochs=2", "training.scst.start_epoch=1", "training.ema=0.5"], resume=run)
+    config = load(run / "config.yaml")
+    assert config.training.epochs == 2
+    assert config.training.scst is not None
+    assert "reward" in making.rows(run)[-2]
+    assert json.loads((run / "timing.jsonl").read_text().splitlines()[-1])["epoch"] == 2

@@ -1,0 +1,35 @@
+"""The learning rate, step by step, against values worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from captioner.train.config import ScheduleSettings, TrainingSettings
+from captioner.train.schedule import factor, self_critical_rate
+
+
+def test_warm_up_is_linear_and_reaches_the_whole_rate() -> None:
+    settings = ScheduleSettings(name="constant", warmup=4)
+    assert [factor(settings, step, 100) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert factor(ScheduleSettings(name="constant", warmup=0), 0, 100) == 1
+
+
+def test_cosine_goes_half_a_wave_from_the_warm_up_to_the_floor() -> None:
+    settings = ScheduleSettings(name="cosine", warmup=10, floor=0.2)
+    assert factor(settings, 10, 110) == pytest.approx(1.0)
+    assert factor(settings, 35, 110) == pytest.approx(0.2 + 0.8 * 0.85355339)  # (1 + cos 45°) / 2
+    assert factor(settings, 60, 110) == pytest.approx(0.6)
+    assert factor(settings, 110, 110) == pytest.approx(0.2)
+    assert factor(settings, 500, 110) == pytest.approx(0.2)
+
+
+def test_plateau_steps_down_with_every_standstill() -> None:
+    settings = ScheduleSettings(name="plateau", warmup=0, factor=0.5)
+    assert [factor(settings, 7, 100, plateaus) for plateaus in range(3)] == [1, 0.5, 0.25]
+
+
+def test_the_self_critical_stage_has_its_own_rate_after_a_short_warm_up() -> None:
+    settings = TrainingSettings.model_validate({"scst": {"start_epoch": 0, "learning_rate": 0.01}})
+    assert self_critical_rate(settings, 0) == pytest.approx(0.0001)
+    assert self_critical_rate(settings, 49) == pytest.approx(0.005)
+    assert self_critical_rate(settings, 5000) == 0.01
