@@ -16,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.manifest import FORMAT, FileRecord, Manifest, sibling
@@ -59,7 +60,7 @@ def load(folder: Path) -> Bundle:
     folder = Path(folder)
     manifest = read_manifest(folder)
     for name, record in manifest.files.items():
-        _verify(folder, name, record)
+        _verify(folder, name, record, manifest.files)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     return Bundle(folder, manifest, vocabulary)
 
@@ -84,7 +85,7 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def _verify(folder: Path, name: str, record: FileRecord) -> None:
+def _verify(folder: Path, name: str, record: FileRecord, listed: Collection[str]) -> None:
     path = folder / name
     home = folder.resolve()
     if sibling(name) is not None:
@@ -108,6 +109,28 @@ def _verify(folder: Path, name: str, record: FileRecord) -> None:
         raise CaptionerError(
             f"{folder}: the checksum of {name} is not the manifest's; the file is damaged or was changed"
         )
+
+    if path.suffix == ".onnx":
+        for location in _external(path.read_bytes()):
+            beside = str(PurePosixPath(name).parent / location)  # as the manifest would list it
+            if "/" in location or beside not in listed:
+                raise CaptionerError(
+                    f"{folder}: {name} reads weights from {location!r}, which the manifest does not list"
+                )
+
+
+def _external(graph: bytes) -> set[str]:
+    """The files that an onnx graph takes weights from: values of the key `location`, as protobuf writes them."""
+    found = set()
+    for match in re.finditer(rb"\n\x08location\x12", graph):
+        size, shift, at = 0, 0, match.end()
+        while at < len(graph):
+            size |= (graph[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if graph[at - 1] < 0x80:
+                break
+        found.add(graph[at : at + size].decode("utf-8", errors="replace"))
+    return found
 
 
 def _sha256(path: Path) -> str:

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
 from captioner import bundle
@@ -120,6 +121,20 @@ def test_a_link_out_of_the_folder_is_not_followed(model, tmp_path):
     path.symlink_to(moved)
     with pytest.raises(CaptionerError, match="link out of the bundle"):
         bundle.load(model.folder)
+
+
+@pytest.mark.parametrize("location", ["secret.bin", "../secret.bin", "/etc/hostname", "a" * 200 + ".bin"])
+def test_a_graph_may_not_read_files_that_are_not_listed(model, location):
+    graph = onnx.load(model.folder / "decoder.onnx")
+    weight = next(each for each in graph.graph.initializer if each.name == "embed")
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    files = {name: model.folder / name for name in ("encoder.onnx", "begin.onnx")}
+    with pytest.raises(CaptionerError, match=r"decoder\.onnx reads weights from .*does not list"):
+        bundle.write(
+            model.folder, {**files, "decoder.onnx": graph.SerializeToString()}, model.manifest, model.vocabulary
+        )
 
 
 def test_two_bundles_share_an_encoder(model, tmp_path):
