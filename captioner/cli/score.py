@@ -83,46 +83,46 @@ def command(
     assert results is not None
     wanted = METRICS if metrics is None else tuple(name.strip() for name in metrics.split(","))
     frequencies = None if reference_stats is None else DocumentFrequencies.load(reference_stats)
-    systems = {results: read_results(results)}
-    if compare is not None:
-        systems[compare] = read_results(compare)
-    pairings = _pairings(systems, captions, references)
+    files = [results] if compare is None else [results, compare]
+    pairings = _pairings([(file, read_results(file)) for file in files], captions, references)
     failed = False
     notes: list[str] = []
-    for file, pairing in pairings.items():
+    for file, pairing in pairings:
         notes += [f"{file}: {sentence}; not scored" for sentence in mismatches(pairing)]
         failed |= bool(pairing.without_references) or bool(pairing.without_results and not subset)
 
-    scores = [_scores(pairing, wanted, frequencies, as_json) for pairing in pairings.values()]
+    scores = [_scores(pairing, wanted, frequencies, as_json) for _, pairing in pairings]
     notes += scores[0].warnings
     differences = scores[0].minus(scores[1], samples=samples, seed=seed) if len(scores) > 1 else None
-    report = _report(scores, differences, list(pairings.items()), notes, samples, seed)
+    report = _report(scores, differences, pairings, notes, samples, seed)
     for note in notes:
         click.echo(f"captioner: {note}", err=True)
     click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _table(report))
     ctx.exit(1 if failed else 0)
 
 
-def _pairings(systems: dict[Path, dict[str, str]], references: dict[str, list[str]], file: Path) -> dict[Path, Pairing]:
+def _pairings(
+    systems: list[tuple[Path, dict[str, str]]], references: dict[str, list[str]], file: Path
+) -> list[tuple[Path, Pairing]]:
     from captioner.metrics.files import pair
 
-    pairings = {name: pair(results, references) for name, results in systems.items()}
-    for name, pairing in pairings.items():
+    pairings = [(name, pair(results, references)) for name, results in systems]
+    for name, pairing in pairings:
         if not pairing.results:
             raise CaptionerError(
                 f"no image of {name} ({len(pairing.without_references):,} results) has references in {file} "
                 f"({len(references):,} images): are the two files of the same set?"
             )
     if len(pairings) > 1:
-        first, second = pairings.values()
-        if first.results.keys() != second.results.keys():
-            apart = len(first.results.keys() ^ second.results.keys())
+        first, second = (pairing.results for _, pairing in pairings)
+        apart = len(first.keys() ^ second.keys())
+        if apart:
             raise CaptionerError(
                 f"two systems can only be compared on the same images: {apart:,} images have a result in "
-                f"one of {' and '.join(map(str, pairings))} alone"
+                f"one of {' and '.join(str(name) for name, _ in pairings)} alone"
             )
         # The bootstrap is paired image by image.
-        second.results.update({image: second.results.pop(image) for image in first.results})
+        second.update({image: second.pop(image) for image in first})
     return pairings
 
 

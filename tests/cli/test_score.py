@@ -88,6 +88,11 @@ def test_two_systems_are_compared_in_either_spelling(folder: Path) -> None:
     assert "difference" in run(folder, "--compare", "r.json", "b.json", *PURE).stdout
 
 
+def test_a_file_compared_with_itself_does_not_differ(folder: Path) -> None:
+    report = json.loads(run(folder, "--compare", "r.json", "r.json", *PURE, "--json").stdout)
+    assert {gap["difference"] for gap in report["differences"].values()} == {0}
+
+
 def test_images_of_one_file_alone_are_counted_and_fail_the_run(folder: Path) -> None:
     write_results(folder / "r.json", {1: CAPTIONS[1], 2: CAPTIONS[2], 77: "a ghost"})
     result = run(folder, "--results", "r.json", *PURE, "--json")
