@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -105,7 +106,7 @@ class Captioner:
             ready, workers = _torch_backend(bundle, device, threads), 1
         else:
             # The checksums are computed while onnxruntime is imported: both take a tenth of a second.
-            importing = threading.Thread(target=__import__, args=("onnxruntime",))
+            importing = threading.Thread(target=_import_onnxruntime)
             importing.start()
             try:
                 bundle = bundles.load(folder)
@@ -307,6 +308,11 @@ def _or_raise(result: Caption | Failure) -> Caption:
 
 def _name(source: ImageSource) -> str:
     return str(source) if isinstance(source, (str, Path)) else "image"
+
+
+def _import_onnxruntime() -> None:
+    with suppress(ImportError):  # raised again, and heard, where it is needed
+        import onnxruntime  # noqa: F401
 
 
 def _torch_backend(bundle: bundles.Bundle, device: str | None, threads: int | None) -> Backend:

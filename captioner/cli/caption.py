@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def command(
     from captioner.pipeline import Captioner
     from captioner.search.constraints import knows
 
+    warnings.filterwarnings("ignore", module="PIL")  # on broken EXIF and the like, which do no harm
     if resume and output is None and not sidecar:
         raise click.UsageError("--resume needs --output or --sidecar, to see what is done")
     if words and form != "jsonl":
