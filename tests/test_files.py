@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ def test_bytes_and_text_are_written_in_place_of_what_was_there(tmp_path: Path) -
     assert file.read_bytes() == b"\x00\xff"
     write_atomically(file, "größer")
     assert file.read_text(encoding="utf-8") == "größer"
-    assert os.listdir(tmp_path) == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_reader_never_meets_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,11 +43,11 @@ def test_a_failed_write_leaves_nothing_behind(
     with pytest.raises(type(error)):
         write_atomically(file, "new")
     assert file.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_what_killed_writers_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
     for name in (".last.safetensors.123.part", "last.safetensors", "notes.part", ".hidden"):
         (tmp_path / name).write_text("x")
     sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "last.safetensors", "notes.part"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "last.safetensors", "notes.part"]

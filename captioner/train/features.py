@@ -244,7 +244,7 @@ def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray
         shard: NDArray[np.float16] = np.load(data, mmap_mode="r")
         if shard.shape != (len(keys), *row) or shard.dtype != np.float16:
             raise ValueError(f"{shard.dtype} {shard.shape}, expected float16 {(len(keys), *row)}")
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise CaptionerError(
             f"the shard {data} is damaged ({error}); remove {listing} and run `captioner features` again: "
             "its images are then encoded anew"

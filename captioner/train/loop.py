@@ -109,7 +109,8 @@ class Loop:
         if team.leads:
             sweep(folder)
             write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
-            self.vocabulary.save(words)
+            if not resume:
+                self.vocabulary.save(words)
         if not resume:
             self._save()
         if team.rank:  # same weights everywhere, other dropout
@@ -197,9 +198,9 @@ class Loop:
             self.scaler.unscale_(self.optimizer)
             learning = [x for x in self.setup.learnt.values() if x.grad is not None]
             norm = float(nn.utils.clip_grad_norm_(learning, s.optimizer.clip or math.inf))
-            if not self.scaler.is_enabled():  # the scaler looks for overflow itself, and skips such a step
+            if math.isfinite(norm) or not self.scaler.is_enabled():  # the scaler itself skips steps that overflow
                 self._check("gradient", norm, rate)
-            self._add(gradient=norm, updates=1)
+                self._add(gradient=norm, updates=1)
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)

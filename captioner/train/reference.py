@@ -37,7 +37,7 @@ def reference() -> str:
         top = path.partition(".")[0] if "." in path else ""
         if top != section:
             section = top
-            about = Config.model_fields[top].annotation.__doc__ if top else Config.__doc__  # type: ignore[union-attr]
+            about = Config.model_fields[top].annotation.__doc__ if top else Config.__doc__
             lines += [f"\n## {top or 'The run'}\n", f"{_first(about)}\n", "| setting | default | allowed | meaning |"]
             lines += ["|---|---|---|---|"]
         lines.append(f"| `{path}` | {_default(field)} | {_allowed(field)} | {field.description} |")
@@ -59,7 +59,9 @@ def _default(field: FieldInfo) -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    bounds = [f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in _BOUNDS.items() if hasattr(m, name)]
+    bounds = [
+        f"{sign} {getattr(m, name)}" for m in field.metadata for name, sign in _BOUNDS.items() if hasattr(m, name)
+    ]
     return ", ".join([_kind(field.annotation), *bounds])
 
 

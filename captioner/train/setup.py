@@ -25,9 +25,11 @@ from captioner.train.sources import CachedGrids, Grids, PixelGrids, check_apart,
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run works on; what changes as it goes is in the loop."""
+    """What a run works on; what changes as it goes is in the loop.
 
-    train_set: CaptionSet
+    Of the training captions the numbers alone are kept: as text they would take most of the memory.
+    """
+
     val_set: CaptionSet
     vocabulary: Vocabulary
     corpus: Corpus
@@ -65,7 +67,6 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
     network.to(team.device)
     tail = _tail(config, network)
     return Setup(
-        train_set,
         val_set,
         vocabulary,
         Corpus.of(train_set, vocabulary, config.data.maximum_length),

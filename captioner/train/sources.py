@@ -43,7 +43,7 @@ def read_split(config: Config, which: str) -> CaptionSet:
     missing = {item.id: item.path for item in data if not item.path.is_file()}
     if missing and not config.data.allow_missing:
         raise CaptionerError(
-            f"data.{which}: {len(missing)} of {len(data)} images are missing, the first is {next(iter(missing.values()))}; "
+            f"data.{which}: {len(missing)} of {len(data)} images are missing, {next(iter(missing.values()))} for one; "
             "see `captioner data check`, or set data.allow_missing=true"
         )
     kept = tuple(item for item in data if item.id not in missing)
@@ -95,6 +95,7 @@ class CachedGrids:
     def __init__(self, cache: features.Features, data: CaptionSet) -> None:
         self.cache = cache
         self.places = cache.locate([features.key(item.path) for item in data])
+        cache.rows.clear()  # a hundred thousand names that nobody asks for again
 
     def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
         views = rng.integers(0, 2, len(positions)) if rng is not None and self.cache.maker.flip else None
@@ -120,7 +121,7 @@ class PixelGrids:
 
         pixels = np.stack(list(self.pool.map(one, range(len(positions)))))
         with torch.no_grad():
-            return self.encoder.trunk(torch.from_numpy(pixels).to(self.encoder.mean.device))  # type: ignore[arg-type]
+            return self.encoder.trunk(torch.from_numpy(pixels).to(self.encoder.mean.device))
 
 
 def augment(image: Image.Image, draws: NDArray[np.float64]) -> Image.Image:

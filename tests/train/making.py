@@ -32,7 +32,7 @@ def settings(data: Path, **changes: Any) -> dict[str, Any]:
             "val": [{"captions": "captions_val.json"}],
             "minimum_count": 1,
         },
-        "encoder": {"name": "efficientnet_lite0", "weights": "none", "size": SIZE, "annotations": ["stage3"]},
+        "encoder": {"name": "efficientnet_lite0", "size": SIZE, "annotations": ["stage3"]},
         "features": {"folder": str(data / "cache"), "shard": 8, "batch": 4},
         "model": {
             "attention": {"mode": "soft", "size": 8},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypat
     with pytest.raises(CaptionerError, match=f"No space left on device.*the last good one is {file}"):
         checkpoint.write(file, {"a": torch.zeros(2)}, {"step": 2})
     assert checkpoint.read(file)[1] == {"step": 1}
-    assert os.listdir(tmp_path) == [checkpoint.LAST]
+    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.LAST]
     with pytest.raises(CaptionerError, match="there is none before it"):
         checkpoint.write(tmp_path / "other", {"a": torch.zeros(2)}, {"step": 2})
 

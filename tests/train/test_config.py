@@ -99,7 +99,7 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
     ],
 )
 def test_a_wrong_change_says_what_is_allowed(change: str, said: str) -> None:
-    with pytest.raises(UsageError, match="configs/default.yaml: |--set ") as raised:
+    with pytest.raises(UsageError, match=r"configs/default\.yaml: |--set ") as raised:
         load(DEFAULT, [change])
     assert said in str(raised.value)
 

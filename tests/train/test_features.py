@@ -27,9 +27,8 @@ from tests.train.children import Bomb
 posix = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
 
-def encoder(seed: int = 0, **changes: Any) -> Encoder:
-    torch.manual_seed(seed)
-    settings = {"name": "efficientnet_lite0", "weights": "none", "size": making.SIZE, "annotations": ("stage3",)}
+def encoder(**changes: Any) -> Encoder:
+    settings = {"name": "efficientnet_lite0", "size": making.SIZE, "annotations": ("stage3",)}
     return Encoder(EncoderSettings.model_validate(settings | changes))
 
 
@@ -61,6 +60,11 @@ def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
         return net.trunk(torch.from_numpy(images.squash(image, making.SIZE).copy())[None])[0]
 
 
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal but for float16 and onnxruntime's order of additions; values are about 10."""
+    torch.testing.assert_close(found, expected, atol=0.03, rtol=2e-3)
+
+
 def rows(cache: Features, paths: list[Path]) -> torch.Tensor:
     return cache.read(cache.locate([features.key(path) for path in paths]))
 
@@ -70,7 +74,7 @@ def test_rows_are_the_trunks_output_image_by_image(tmp_path: Path) -> None:
     cache, net = build(tmp_path / "cache", paths)
     shuffled = [paths[i] for i in (6, 0, 3)]
     for row, path in zip(rows(cache, shuffled), shuffled, strict=True):
-        torch.testing.assert_close(row, direct(net, path), atol=2e-3, rtol=2e-3)  # float16
+        close(row, direct(net, path))
     assert cache.shards[0].dtype == np.float16
     assert isinstance(cache.shards[0], np.memmap)
 
@@ -81,7 +85,7 @@ def test_a_tail_made_of_the_cache_gives_the_whole_encoders_annotations(tmp_path:
     cache, _ = build(tmp_path / "cache", paths, cut)
     found = cut.tail(rows(cache, paths))
     for row, path in zip(found, paths, strict=True):
-        torch.testing.assert_close(row, direct(whole, path), atol=2e-3, rtol=2e-3)
+        close(row, direct(whole, path))
 
 
 def test_the_flip_view_is_the_mirror_images_features(tmp_path: Path) -> None:
@@ -90,8 +94,8 @@ def test_the_flip_view_is_the_mirror_images_features(tmp_path: Path) -> None:
     places = cache.locate([features.key(path) for path in paths])
     found = cache.read(places, np.array([1, 0, 1, 0]))
     for row, path, mirrored in zip(found, paths, (True, False, True, False), strict=True):
-        torch.testing.assert_close(row, direct(net, path, mirrored), atol=3e-3, rtol=3e-3)
-    assert not torch.allclose(found[0], direct(net, paths[0]), atol=1e-2)
+        close(row, direct(net, path, mirrored))
+    assert (found[0] - direct(net, paths[0])).abs().mean() > 1
 
 
 def test_a_cache_grows_by_further_images_and_encodes_none_twice(tmp_path: Path) -> None:
@@ -113,7 +117,7 @@ def test_a_changed_file_is_seen_though_name_and_size_are_the_same(tmp_path: Path
     Image.fromarray(np.full((40, 48, 3), 200, np.uint8)).save(changed)
     assert changed.stat().st_size == size
     again, _ = build(tmp_path / "cache", paths, net)
-    torch.testing.assert_close(rows(again, [changed])[0], direct(net, changed), atol=2e-3, rtol=2e-3)
+    close(rows(again, [changed])[0], direct(net, changed))
 
 
 def test_files_of_one_name_in_two_sets_are_told_apart(tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_files_of_one_name_in_two_sets_are_told_apart(tmp_path: Path) -> None:
     Image.fromarray(np.full((40, 48, 3), 90, np.uint8)).save(other)
     cache, net = build(tmp_path / "cache", [one, other])
     for row, path in zip(rows(cache, [one, other]), (one, other), strict=True):
-        torch.testing.assert_close(row, direct(net, path), atol=2e-3, rtol=2e-3)
+        close(row, direct(net, path))
 
 
 @pytest.mark.parametrize("size", [10, 8192, 20_000, 24_576, 100_000])
@@ -149,7 +153,7 @@ def test_a_key_sees_a_change_at_the_beginning_in_the_middle_and_at_the_end(size:
         ({"size": 64}, ["size: 32, needed 64", "shape: [40, 4, 4], needed [40, 8, 8]"]),
         ({"name": "efficientnet_lite1"}, ["encoder: 'efficientnet_lite0', needed 'efficientnet_lite1'"]),
         ({"annotations": ("stage2",)}, ["shape: [40, 4, 4], needed [24, 8, 8]"]),
-        ({"seed": 1}, ["fingerprint: "]),
+        ({"weights": "none"}, ["fingerprint: "]),
         ({"flip": True}, ["flip: False, needed True"]),
     ],
 )
@@ -158,9 +162,9 @@ def test_a_cache_made_otherwise_is_refused_with_what_differs(
 ) -> None:
     paths = pictures(tmp_path / "images", 2)
     build(tmp_path / "cache", paths)
-    flip, seed = other.pop("flip", False), other.pop("seed", 0)
+    flip = other.pop("flip", False)
     with pytest.raises(CaptionerError, match="was made otherwise") as raised:
-        build(tmp_path / "cache", paths, encoder(seed, **other), flip)
+        build(tmp_path / "cache", paths, encoder(**other), flip)
     for part in said:
         assert part in str(raised.value)
 
@@ -169,7 +173,7 @@ def test_a_cache_of_another_transform_is_refused(tmp_path: Path, monkeypatch: py
     paths = pictures(tmp_path / "images", 2)
     build(tmp_path / "cache", paths)
     monkeypatch.setattr(images, "TRANSFORM", "cropped")
-    with pytest.raises(CaptionerError, match="transform: 'upright.*', needed 'cropped'"):
+    with pytest.raises(CaptionerError, match=r"transform: 'upright.*', needed 'cropped'"):
         build(tmp_path / "cache", paths)
 
 
@@ -178,7 +182,7 @@ def test_only_what_decides_the_trunks_output_parts_caches(tmp_path: Path) -> Non
     trunk = [encoder(tail="stage3"), encoder(tail="stage3", annotations=("stage4",))]
     folders = [features.cache_folder(tmp_path, Maker.of(net, flip=False)) for net in trunk]
     assert folders[0] == folders[1]
-    others = [encoder(1, tail="stage3"), encoder(tail="stage3", size=64), encoder()]
+    others = [encoder(tail="stage3", weights="none"), encoder(tail="stage3", size=64), encoder()]
     assert len({features.cache_folder(tmp_path, Maker.of(net, flip=False)) for net in [*trunk, *others]}) == 4
     assert features.cache_folder(tmp_path, Maker.of(trunk[0], flip=True)) != folders[0]
 
@@ -192,7 +196,7 @@ def test_an_incomplete_cache_says_so_and_what_to_do(tmp_path: Path) -> None:
         rows(cache, paths)
     whole, _ = build(tmp_path / "cache", paths, net)
     for row, path in zip(rows(whole, paths), paths, strict=True):
-        torch.testing.assert_close(row, direct(net, path), atol=2e-3, rtol=2e-3)
+        close(row, direct(net, path))
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "gone", "other rows", "listing cut", "not an array"])
@@ -218,7 +222,7 @@ def test_a_damaged_shard_is_named_and_can_be_made_again(harm: str, tmp_path: Pat
     listing.unlink()
     again, _ = build(folder, paths, net)
     for row, path in zip(rows(again, paths), paths, strict=True):
-        torch.testing.assert_close(row, direct(net, path), atol=2e-3, rtol=2e-3)
+        close(row, direct(net, path))
 
 
 def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
@@ -258,7 +262,9 @@ def check_nothing_false(folder: Path, paths: list[Path], reference: Features) ->
 
 
 @posix
-@pytest.mark.parametrize("target", ["captioner.files:os.fsync", "pathlib:Path.replace", "captioner.train.features:np.save"])
+@pytest.mark.parametrize(
+    "target", ["captioner.files:os.fsync", "pathlib:Path.replace", "captioner.train.features:np.save"]
+)
 def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp_path: Path) -> None:
     """SIGKILL before and after each sync, rename and save in turn, with the cache resumed each time."""
     paths = pictures(tmp_path / "images", 7)
@@ -275,7 +281,7 @@ def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp
         assert code == -signal.SIGKILL, log.read_text()
         deaths += 1
     assert had == 7
-    assert deaths >= 3
+    assert deaths >= 2
     assert not list(folder.glob(".*.part"))
 
 

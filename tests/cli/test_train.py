@@ -1,0 +1,65 @@
+"""`captioner train` on the command line: what it takes, what it says, how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from captioner.cli.train import command
+from captioner.errors import CaptionerError
+from captioner.train import config as configs
+from tests.train import making
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return making.draw(tmp_path_factory.mktemp("shapes") / "data", 12)
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_a_run_goes_where_it_is_told_and_keeps_the_resolved_config(data: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "tiny.yaml", data)
+    done = call("--config", config, "--set", "training.epochs=1", "--set", "seed=8", "--run", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "done: best CIDEr" in done.stderr
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert kept["training"]["epochs"] == 1
+    assert kept["seed"] == 8
+    assert kept["training"]["label_smoothing"] == 0.0  # a default, spelt out
+    changed = configs.load(config, ["training.epochs=1", "seed=8"])
+    assert configs.load(tmp_path / "run" / "config.yaml") == changed
+
+
+def test_a_run_is_named_by_its_config_unless_told(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = making.write(tmp_path / "tiny.yaml", data, training__epochs=1, name="here")
+    assert call("--config", config).exit_code == 0
+    assert (tmp_path / "runs" / "here" / "best" / "model.safetensors").is_file()
+
+
+def test_resume_goes_on_to_the_new_end(data: Path, tmp_path: Path) -> None:
+    config, run = making.write(tmp_path / "tiny.yaml", data, training__epochs=1), tmp_path / "run"
+    assert call("--config", config, "--run", run).exit_code == 0
+    done = call("--resume", run, "--set", "training.epochs=2")
+    assert done.exit_code == 0, done.output
+    assert [row["epoch"] for row in making.rows(run)] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give --config FILE to begin a run, or --resume RUN to go on with one"),
+        (["--config", "nowhere.yaml"], "--config: no such file: nowhere.yaml"),
+        (["--resume", "nowhere"], "--resume: nowhere holds no checkpoint"),
+    ],
+)
+def test_a_wrong_call_is_explained(arguments: list[str], said: str) -> None:
+    error = call(*arguments).exception
+    assert isinstance(error, CaptionerError)
+    assert said in str(error)

@@ -1,0 +1,167 @@
+"""Several processes, as torchrun starts them, do what one does: the same losses, the same scores, one writer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from captioner.train import checkpoint
+from captioner.train.distributed import Team, join
+from captioner.train.run import start
+from tests.train import children, making
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="gloo and process groups are POSIX here")
+
+# Both sum the same numbers in another order; the weights then drift apart by rounding alone.
+TOLERANCE = 1e-4
+SAME = {
+    "model__dropout": 0.0,
+    "encoder__tail": "stage3",
+    "training__images": 8,
+    "training__epochs": 3,
+    "training__ema": 0.9,
+    "training__validation": {"beam": 2, "samples": 1, "maximum_length": 8},
+}
+
+
+def torchrun(config: Path, folder: Path, processes: int = 2) -> subprocess.Popen[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = ["-m", "captioner", "train", "--config", str(config), "--run", str(folder), "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*launcher, *command], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes, **SAME)
+    start(config, folder=tmp_path / "one", device="cpu")
+    two = torchrun(config, tmp_path / "two")
+    _, said = two.communicate(timeout=500)
+    assert two.returncode == 0, said
+    ones, twos = making.rows(tmp_path / "one"), making.rows(tmp_path / "two")
+    assert len(ones) == len(twos) == 6  # one writer: no line is there twice
+    for one, other in zip(ones, twos, strict=True):
+        assert set(one) == set(other)
+        if "validation" in one:
+            assert other["validation"] == pytest.approx(one["validation"], abs=1e-6)
+        else:
+            for name in ("loss", "nll", "coverage", "gradient", "rate", "step", "epoch"):
+                assert other[name] == pytest.approx(one[name], rel=TOLERANCE), name
+    assert len(list((tmp_path / "two" / "board").iterdir())) == 1
+    assert said.count("done: best") == 1
+    mine, theirs = (checkpoint.read(tmp_path / run / checkpoint.LAST)[0] for run in ("one", "two"))
+    assert set(mine) == set(theirs)
+    for name, value in mine.items():
+        if name.startswith(("network.", "average.")):
+            torch.testing.assert_close(theirs[name], value, atol=1e-3, rtol=1e-2)
+
+
+def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
+    """The terminal's signal reaches every process, and torchrun sends it on to those that have it already."""
+    config = making.write(
+        tmp_path / "config.yaml", shapes, training__epochs=4000, training__validation={"every": 4000, "samples": 0}
+    )
+    run = tmp_path / "run"
+    two = torchrun(config, run)
+    until = time.monotonic() + 300
+    while not (run / "timing.jsonl").exists():
+        assert two.poll() is None, two.communicate()[1]
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    os.killpg(two.pid, signal.SIGINT)
+    _, said = two.communicate(timeout=120)
+    step = checkpoint.read(run / checkpoint.LAST)[1]["step"]
+    assert f"stopped at step {step}, saved; go on with: captioner train --resume {run}" in said
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+def in_a_team(function: Any, size: int, *args: Any, log: Path) -> None:
+    """Run a function in several processes that find each other as torchrun's do."""
+    port = free_port()
+    team = [children.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
+    for member in team:
+        member.join(200)
+        assert member.exitcode == 0, log.read_text()
+
+
+def _member(function: Any, rank: int, size: int, port: int, args: tuple[Any, ...]) -> None:
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    with join("cpu") as team:
+        function(team, *args)
+
+
+def add_up(team: Team, folder: Path) -> None:
+    assert team.leads == (team.rank == 0)
+    assert team.total(torch.tensor([team.rank + 1.0, 10.0])).tolist() == [6.0, 30.0]
+    assert team.totals({"b": team.rank, "a": 0.5}) == {"a": 1.5, "b": 3.0}
+    assert team.gather({"rank": team.rank}) == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
+    assert team.any(team.rank == 2)
+    assert not team.any(False)
+    (folder / str(team.rank)).touch()
+    team.wait()
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_team_adds_gathers_and_waits(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    in_a_team(add_up, 3, tmp_path / "here", log=tmp_path / "log")
+
+
+def test_alone_nothing_needs_a_process_group() -> None:
+    with join("cpu") as team:
+        assert (team.rank, team.size, team.leads) == (0, 1, True)
+        assert team.totals({"a": 2.0}) == {"a": 2.0}
+        assert team.gather(3) == [3]
+        assert team.any(True)
+        team.wait()
+    assert not torch.distributed.is_initialized()
+
+
+def validate_apart(team: Team, data: Path, alone: Path) -> None:
+    """The shared validation of some weights against one process's, caption by caption."""
+    from captioner.model.backend import TorchBackend
+    from captioner.train.setup import prepare
+    from captioner.train.validation import validate
+
+    torch.manual_seed(0)
+    swapped = {"data__train": [{"captions": "captions_val.json"}], "data__val": [{"captions": "captions_train.json"}]}
+    config = making.config(data, **swapped)
+    setup = prepare(config, team)
+    with torch.no_grad():
+        for parameter in setup.network.decoder.parameters():
+            parameter.mul_(4)  # captions that differ from image to image
+    backend = TorchBackend(setup.network, setup.vocabulary)
+    settings = config.training.validation.model_copy(update={"samples": 3, "batch": 3})
+    shared = validate(backend, setup.val_set, setup.val_grids, settings, team)
+    single = validate(backend, setup.val_set, setup.val_grids, settings, Team(0, 1, torch.device("cpu")))
+    assert shared.captions == single.captions
+    assert len(set(shared.captions)) > 1
+    assert shared.scores == single.scores
+    assert [h.words for h in shared.samples] == [h.words for h in single.samples]
+    assert len(shared.samples) == 3
+
+
+def test_a_validation_shared_out_is_the_validation_of_one(shapes: Path, tmp_path: Path) -> None:
+    in_a_team(validate_apart, 3, shapes, tmp_path, log=tmp_path / "log")

@@ -1,0 +1,209 @@
+"""From a config to what a run works on: words, weights to begin with, grids, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from captioner import bundle
+from captioner.errors import CaptionerError, UsageError
+from captioner.text import Vocabulary
+from captioner.train import checkpoint
+from captioner.train.distributed import Team
+from captioner.train.export import check_parity, export_run
+from captioner.train.run import start
+from captioner.train.setup import prepare
+from tests.train import making
+
+ALONE = Team(0, 1, torch.device("cpu"))
+TAIL = {"encoder__tail": "stage3", "training__tune": {"start_epoch": 0, "learning_rate": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run whose tail was tuned, on a set of its own."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = making.draw(folder / "data")
+    start(making.write(folder / "config.yaml", data, **TAIL), folder=folder / "run", device="cpu")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path) -> bundle.Bundle:
+    return export_run(trained, trained.parent / "bundle", name="small", licence="MIT", training_data="shapes")
+
+
+# --- export -------------------------------------------------------------------------------------------------------
+
+
+def test_an_exported_run_is_a_bundle_that_loads(exported: bundle.Bundle, trained: Path) -> None:
+    loaded = bundle.load(exported.folder)
+    manifest = loaded.manifest
+    assert (manifest.name, manifest.licence, manifest.training_data) == ("small", "MIT", "shapes")
+    assert manifest.attention == "soft"
+    assert (manifest.encoder.image_size, manifest.encoder.rows, manifest.encoder.cols) == (making.SIZE, 4, 4)
+    assert loaded.vocabulary == Vocabulary.load(trained / "vocabulary.json")
+    best = json.loads((trained / "best" / "scores.json").read_text())
+    assert manifest.scores == {name: round(value, 2) for name, value in best["scores"].items()}
+    assert "# small" in (exported.folder / "README.md").read_text()
+
+
+def test_an_exported_run_gives_the_torch_models_captions_and_maps(exported: bundle.Bundle) -> None:
+    assert check_parity(exported) < 1e-4
+
+
+def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """The graphs are made of other weights than those beside them: parity must notice."""
+    from captioner.train import export
+
+    real = export.export_graphs
+
+    def spoilt(network: Any, folder: Path) -> None:
+        real(network, folder)
+        graph = folder / "decoder.onnx"
+        data = graph.read_bytes()
+        assert b"Tanh" in data
+        graph.write_bytes(data.replace(b"Tanh", b"Relu"))
+
+    monkeypatch.setattr(export, "export_graphs", spoilt)
+    with pytest.raises(CaptionerError, match="export: "):
+        export_run(trained, tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_a_bundle_holds_the_tuned_tail(exported: bundle.Bundle, trained: Path) -> None:
+    held = checkpoint.read(exported.folder / "model.safetensors")[0]
+    best = checkpoint.read(trained / "best" / "model.safetensors")[0]
+    began = prepare(making.config(trained.parent / "data", encoder__tail="stage3"), ALONE).network.state_dict()
+    name = "encoder.stages.stage3.0.expand.0.weight"
+    assert not torch.equal(best[name], began[name])
+    torch.testing.assert_close(held[name].float(), best[name], atol=0, rtol=1e-3)  # stored in half
+
+
+def test_a_run_that_was_never_validated_can_t_be_exported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no best/model\.safetensors"):
+        export_run(tmp_path, tmp_path / "bundle")
+
+
+# --- beginning with other weights -----------------------------------------------------------------------------------
+
+
+def test_a_run_begins_with_the_best_weights_of_another(trained: Path) -> None:
+    config = making.config(trained.parent / "data", **TAIL, training__start_from=str(trained))
+    setup = prepare(config, ALONE)
+    best = checkpoint.read(trained / "best" / "model.safetensors")[0]
+    found = setup.network.state_dict()
+    assert set(found) == set(best)
+    assert all(torch.equal(found[name], value) for name, value in best.items())
+    assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
+
+
+def test_a_run_begins_with_the_weights_of_a_bundle(exported: bundle.Bundle, trained: Path) -> None:
+    config = making.config(trained.parent / "data", **TAIL, training__start_from=str(exported.folder))
+    setup = prepare(config, ALONE)
+    best = checkpoint.read(trained / "best" / "model.safetensors")[0]
+    for name, value in setup.network.state_dict().items():
+        assert value.dtype == best[name].dtype
+        torch.testing.assert_close(value, best[name], atol=1e-6, rtol=1e-3)
+    assert setup.vocabulary == exported.vocabulary
+
+
+def test_words_are_those_of_the_weights_though_the_data_has_others(trained: Path, tmp_path: Path) -> None:
+    data = making.draw(tmp_path / "data", 12, seed=9)
+    captions = data / "captions_train.json"
+    captions.write_text(captions.read_text().replace("circle", "disc"))
+    setup = prepare(making.config(data, **TAIL, training__start_from=str(trained)), ALONE)
+    assert "disc" not in setup.vocabulary
+    assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
+
+
+def test_features_are_those_of_the_weights_begun_with_also_after_resuming(trained: Path, tmp_path: Path) -> None:
+    """A trunk with weights of its own has a cache of its own; a resumed run must find the same one."""
+    data = trained.parent / "data"
+    other = tmp_path / "other"
+    other_encoder = {"weights": "none", "name": "efficientnet_lite0", "size": making.SIZE, "annotations": ["stage3"]}
+    how = {"encoder": other_encoder, "training__epochs": 1, "seed": 11}
+    start(making.write(tmp_path / "other.yaml", data, **how), folder=other, device="cpu")
+    config = making.write(tmp_path / "config.yaml", data, training__epochs=1, training__start_from=str(other))
+    start(config, folder=tmp_path / "run", device="cpu")
+    held = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[0]
+    assert torch.equal(
+        held["network.encoder.stages.stem.0.weight"],
+        checkpoint.read(other / checkpoint.LAST)[0]["network.encoder.stages.stem.0.weight"],
+    )
+    caches = set((data / "cache").iterdir())
+    start(None, ["training.epochs=2"], resume=tmp_path / "run", device="cpu")
+    assert set((data / "cache").iterdir()) == caches
+    after = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[0]
+    assert torch.equal(after["network.encoder.stages.stem.0.weight"], held["network.encoder.stages.stem.0.weight"])
+
+
+def test_weights_that_don_t_fit_or_aren_t_there_are_named(trained: Path, tmp_path: Path) -> None:
+    data = trained.parent / "data"
+    larger = making.config(data, **TAIL, model__hidden_size=24, training__start_from=str(trained))
+    with pytest.raises(CaptionerError, match=r"best/model\.safetensors does not fit the model: .* needed"):
+        prepare(larger, ALONE)
+    with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
+        prepare(making.config(data, training__start_from=str(tmp_path)), ALONE)
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_vocabulary_comes_from_the_training_split_alone(tmp_path: Path) -> None:
+    data = making.draw(tmp_path / "data", 12)
+    val = data / "captions_val.json"
+    val.write_text(val.read_text().replace("there is", "behold"))
+    setup = prepare(making.config(data), ALONE)
+    assert "behold" not in setup.vocabulary
+    assert "there" in setup.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"data__train": [{"captions": "none.json"}]}, r"none\.json: no such caption file .*data\.train\.0\.captions"),
+        ({"data__val": [{"captions": "captions_val.json", "images": "no"}]}, r"data\.val\.0\.images"),
+        ({"data__val": []}, r"data\.val lists no source"),
+        ({"data__train": [{"captions": "captions_train.json", "split": "tset"}]}, r"no split 'tset'.*It has: train"),
+        ({"data__val": [{"captions": "captions_train.json"}]}, r"images are in data\.train and in data\.val"),
+        ({"encoder__name": "efficientnet_lite9"}, r"unknown encoder 'efficientnet_lite9'\. Did you mean"),
+        ({"encoder__tail": "stage77"}, r"unknown first stage of the tail .* 'stage77'"),
+    ],
+)
+def test_what_a_config_names_and_isn_t_there_is_said(changes: dict[str, Any], said: str, shapes: Path) -> None:
+    with pytest.raises(CaptionerError, match=said):
+        prepare(making.config(shapes, **changes), ALONE)
+
+
+def test_missing_images_are_an_error_unless_allowed(tmp_path: Path) -> None:
+    data = making.draw(tmp_path / "data", 12)
+    (data / "images" / "shapes_000003.png").unlink()
+    with pytest.raises(CaptionerError, match=r"data\.train: 1 of 10 images are missing.*shapes_000003\.png"):
+        prepare(making.config(data), ALONE)
+    setup = prepare(making.config(data, data__allow_missing=True), ALONE)
+    assert len(setup.corpus) == 9
+
+
+def test_cut_off_json_says_where(tmp_path: Path) -> None:
+    data = making.draw(tmp_path / "data", 12)
+    file = data / "captions_train.json"
+    file.write_text(file.read_text()[:200])
+    with pytest.raises(CaptionerError, match=r"captions_train\.json: the JSON is cut off .* line 1, column"):
+        prepare(making.config(data), ALONE)
+
+
+def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: Path) -> None:
+    setup = prepare(making.config(shapes, features__flip=True), ALONE)
+    positions = np.array([5, 0, 5])
+    plain = setup.train_grids(positions)
+    assert torch.equal(plain[0], plain[2])
+    assert torch.equal(plain[1], setup.train_grids(np.array([0]))[0])
+    views = [setup.train_grids(positions, np.random.default_rng(seed))[0] for seed in range(12)]
+    mirrored = [not torch.equal(view, plain[0]) for view in views]
+    assert 2 <= sum(mirrored) <= 10
