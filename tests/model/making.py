@@ -12,28 +12,40 @@ from torch import Tensor, nn
 from captioner import images
 from captioner.model.decoder import Decoder, Reading
 from captioner.model.encoder import Encoder
+from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.text import SPECIAL, Vocabulary
 
 torch.set_num_threads(1)  # for tensors this small more threads only wait for each other
 
+VOCABULARY = Vocabulary((*SPECIAL, "a", "cat", "dog", "on", "the", "mat", "runs", "sleeps"))
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+
+SHALLOW: dict[str, Any] = {"size": 32, "annotations": ("stage3",)}  # of Lite0: 4 x 4 places of width 40
 
 Net = TypeVar("Net", bound=nn.Module)
 
 
 def lively(net: Net, seed: int = 0) -> Net:
-    """Random weights and statistics under which signals neither die out nor explode on their way through."""
+    """Random weights and statistics under which signals neither die out nor explode; no two tensors are the same."""
     draw = torch.Generator().manual_seed(seed)
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            fan_in = module.weight[0].numel()
-            with torch.no_grad():
-                module.weight.copy_(torch.randn(module.weight.shape, generator=draw) * (2 / fan_in) ** 0.5)
-        if isinstance(module, nn.BatchNorm2d):
-            assert module.running_mean is not None and module.running_var is not None
-            module.running_mean.copy_(0.1 * torch.randn(module.num_features, generator=draw))
-            module.running_var.copy_(0.5 + torch.rand(module.num_features, generator=draw))
+
+    def noise(like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=draw)
+
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, nn.Conv2d):
+                module.weight.copy_(noise(module.weight) * (2 / module.weight[0].numel()) ** 0.5)
+                if module.bias is not None:
+                    module.bias.copy_(0.1 * noise(module.bias))
+            if isinstance(module, nn.BatchNorm2d):
+                assert module.running_mean is not None and module.running_var is not None
+                module.weight.copy_(1 + 0.1 * noise(module.weight))
+                module.bias.copy_(0.1 * noise(module.bias))
+                module.running_mean.copy_(0.1 * noise(module.running_mean))
+                module.running_var.copy_(1 + 0.1 * noise(module.running_var).clamp(-3, 3))
     return net
 
 
@@ -80,6 +92,20 @@ def make_decoder(
         for parameter in decoder.parameters():
             parameter.copy_(scale * torch.randn(parameter.shape, generator=draw, dtype=torch.float64))
     return decoder
+
+
+def make_network(encoder: dict[str, Any] | None = None, seed: int = 0, **model: Any) -> Network:
+    """A small network whose attention is far from flat."""
+    torch.manual_seed(seed)
+    encoder = {"name": "efficientnet_lite0", "weights": "none", **(encoder or SHALLOW)}
+    sizes = {"annotation_size": 6, "embedding_size": 5, "hidden_size": 7, **model}
+    sizes["attention"] = {"size": 8, **model.get("attention", {})}
+    network = Network(EncoderSettings.model_validate(encoder), ModelSettings.model_validate(sizes), len(VOCABULARY))
+    lively(network.encoder)
+    with torch.no_grad():
+        for parameter in network.decoder.parameters():
+            parameter.mul_(2.0)
+    return network
 
 
 def make_annotations(count: int, places: int = 9, width: int = 5, seed: int = 1) -> Tensor:
