@@ -84,8 +84,9 @@ class Decoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=self.settings.embedding_size**-0.5)
         nn.init.zeros_(self.output.bias)
         with torch.no_grad():
-            for gate in torch.split(self.from_context.weight[:, -n:], n):
-                nn.init.orthogonal_(gate)
+            for layer in (self.from_context, *self.upper):
+                for gate in torch.split(layer.weight[:, -n:], n):  # what h_{t-1} is multiplied with
+                    nn.init.orthogonal_(gate)
             for layer in (self.from_word, *self.upper):
                 layer.bias[n : 2 * n] = 1.0
 
@@ -122,8 +123,8 @@ class Decoder(nn.Module):
         chosen: Tensor | None = None,
     ) -> tuple[Tensor, Tensors, Glance]:
         """Feed the last words (B, K): logits of the next (B, K, V), the state after, where it looked."""
-        word = self.embedding(words)  # (B, K, m)
-        own, hidden, z, glance = self.advance(shared, own, self.from_word(word), chosen, noise)
+        word = self._enter(words)  # (B, K, m)
+        own, hidden, z, glance = self.advance(shared, own, self.from_word(word), chosen=chosen, noise=noise)
         return self.words(word, hidden, z), own, glance
 
     def advance(
@@ -131,6 +132,7 @@ class Decoder(nn.Module):
         shared: Tensors,
         own: Tensors,
         word: Tensor,
+        *,
         chosen: Tensor | None = None,
         noise: Tensor | None = None,
         place: Tensor | None = None,
@@ -186,21 +188,22 @@ class Decoder(nn.Module):
         annotations: Tensor,  # (B, L, D)
         inputs: Tensor,  # (B, K, C): start token and words
         targets: Tensor,  # (B, K, C): words and end token
-        lengths: Tensor,  # (B, K): real targets of each caption; put the longest captions first
+        lengths: Tensor,  # (B, K): real targets of each caption; quickest with an image's longest caption first
         *,
         chosen: Tensor | None = None,  # (B, K) bool: rows that look at a sampled place (hard attention)
         generator: torch.Generator | None = None,  # of the samples
         places: Tensor | None = None,  # (B, K, C): look there in place of sampling
         own_words: float = 0.0,  # scheduled sampling: chance that a step is fed the model's own last word
     ) -> Reading:
+        _check_sizes(annotations, inputs, targets, lengths, chosen, places)
         shared, own = self.begin(annotations)
-        images, captions, longest = inputs.shape
+        images, captions = lengths.shape
         own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
         row = torch.arange(images * captions, device=inputs.device).view(images, captions)
         word = self._enter(inputs) if own_words == 0 else None
         parts: dict[str, list[Tensor]] = {}
         said: Tensor | None = None
-        for t in range(longest):
+        for t in range(int(lengths.max())):
             alive = lengths > t
             k = int(alive.any(0).nonzero().max()) + 1  # captions after the k-th have all ended
             live = alive[:, :k].flatten().nonzero().squeeze(1)
@@ -234,6 +237,7 @@ class Decoder(nn.Module):
         )
 
     def _enter(self, words: Tensor) -> Tensor:
+        """E y, with dropout in training."""
         return F.dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
 
     @staticmethod
@@ -245,6 +249,28 @@ class Decoder(nn.Module):
         drawn = torch.multinomial(said.flatten(0, 1), 1, generator=generator).view_as(true)
         coin = torch.rand(true.shape, generator=generator, device=true.device) < chance
         return torch.where(coin, drawn, true)
+
+
+def _check_sizes(
+    annotations: Tensor, inputs: Tensor, targets: Tensor, lengths: Tensor, chosen: Tensor | None, places: Tensor | None
+) -> None:
+    """Captions that don't fit each other or their images are an error that says both sizes."""
+    rows = tuple(inputs.shape[:2])
+    needed = {
+        "targets": (targets.shape, tuple(inputs.shape)),
+        "lengths": (lengths.shape, rows),
+        "annotations": (annotations.shape[:1], rows[:1]),
+        "chosen": (rows if chosen is None else chosen.shape, rows),
+        "places": (rows if places is None else places.shape[:2], rows),
+    }
+    for name, (found, fitting) in needed.items():
+        if tuple(found) != fitting:
+            raise CaptionerError(
+                f"{name} of size {tuple(found)} don't fit captions of size {tuple(inputs.shape)}: needed {fitting}"
+            )
+    columns = min(each.shape[2] for each in (inputs, places) if each is not None)
+    if not 1 <= int(lengths.max()) <= columns:
+        raise CaptionerError(f"captions of up to {int(lengths.max())} words don't fit {columns} steps")
 
 
 def _lstm(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:

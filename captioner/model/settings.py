@@ -63,7 +63,7 @@ class ModelSettings(Settings):
     output_context: bool = Field(True, description="Deep output reads L_z z_t.")
     tied: bool = Field(True, description="The output layer shares the word embedding's matrix.")
     dropout: float = Field(0.5, ge=0, lt=1, description="On the deep output's sum and between LSTM layers.")
-    embedding_dropout: float = Field(0.0, ge=0, lt=1, description="On the embedded words that enter the LSTM.")
+    embedding_dropout: float = Field(0.0, ge=0, lt=1, description="On the embedded words.")
     annotation_dropout: float = Field(0.0, ge=0, lt=1, description="On the projected annotations.")
 
     @model_validator(mode="after")

@@ -1,0 +1,355 @@
+"""The decoder against the paper's equations, and whole captions against single steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioner.errors import CaptionerError
+from captioner.model.decoder import Decoder, Reading
+from tests.model.making import make_annotations, make_captions, make_decoder, of_row
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "tied": {},
+    "untied": {"tied": False},
+    "two layers": {"layers": 2},
+    "three layers": {"layers": 3},
+    "no gate": {"attention": {"gate": False}},
+    "annotations as they are": {"annotation_size": None},
+    "no word in the output": {"output_word": False},
+    "no hidden in the output": {"output_hidden": False},
+    "no context in the output": {"output_context": False},
+    "temperature": {"attention": {"temperature": 0.5}},
+}
+variants = pytest.mark.parametrize("settings", VARIANTS.values(), ids=list(VARIANTS))
+
+
+# --- the equations --------------------------------------------------------------------------------------
+
+
+class Paper:
+    """The equations for one image and one caption, step by step, with torch's own LSTM cells.
+
+    Only the decoder's weights are taken from it.
+    """
+
+    def __init__(self, decoder: Decoder, annotations: Tensor) -> None:
+        self.d = d = decoder
+        self.a = torch.relu(d.project(annotations)) if d.project else annotations  # (L, D)
+        mean = self.a.mean(0)
+        self.h = [torch.tanh(f(mean)) for f in d.start_hidden]
+        self.c = [torch.tanh(f(mean)) for f in d.start_cell]
+        size, n, m = self.a.shape[1], d.settings.hidden_size, d.settings.embedding_size
+        self.cells = [nn.LSTMCell(m + size, n).double()]
+        self.cells += [nn.LSTMCell(n, n).double() for _ in d.upper]
+        with torch.no_grad():
+            wide = d.from_context.weight
+            self.cells[0].weight_ih.copy_(torch.cat([d.from_word.weight, wide[:, :size]], 1))
+            self.cells[0].weight_hh.copy_(wide[:, size:])
+            self.cells[0].bias_ih.copy_(d.from_word.bias)
+            for cell, upper in zip(self.cells[1:], d.upper, strict=True):
+                cell.weight_ih.copy_(upper.weight[:, :n])
+                cell.weight_hh.copy_(upper.weight[:, n:])
+                cell.bias_ih.copy_(upper.bias)
+            for cell in self.cells:
+                cell.bias_hh.zero_()
+
+    def step(self, word: int, place: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the next word, alpha and beta; at `place` the context is that annotation alone."""
+        d, s = self.d, self.d.settings
+        query = self.h[-1]
+        hidden = torch.tanh(self.a @ d.score.key.weight.T + d.score.key.bias + d.score.query.weight @ query)
+        alpha = torch.softmax((hidden @ d.score.weight.weight[0]) / s.attention.temperature, 0)
+        z = alpha @ self.a if place is None else self.a[place]
+        beta = torch.sigmoid(d.gate(query)) if d.gate else torch.ones(1, dtype=torch.float64)
+        z = beta * z
+        y = d.embedding.weight[word]
+        entering, top = torch.cat([y, z]), torch.zeros(())
+        for i, cell in enumerate(self.cells):
+            self.h[i], self.c[i] = (x[0] for x in cell(entering[None], (self.h[i][None], self.c[i][None])))
+            top = self.h[i] if i == 0 else self.h[i] + entering  # residual from the second layer on
+            entering = top
+        total = torch.zeros(s.embedding_size, dtype=torch.float64)
+        total = total + (y if s.output_word else 0)
+        total = total + (d.hidden_out.weight @ top + d.hidden_out.bias if s.output_hidden else 0)
+        total = total + (d.context_out.weight @ z if s.output_context else 0)
+        matrix = d.embedding.weight if s.tied else d.output.weight
+        return matrix @ total + d.output.bias, alpha, beta
+
+
+@variants
+def test_steps_are_the_papers_equations(settings):
+    decoder, annotations = make_decoder(**settings), make_annotations(1)
+    paper = Paper(decoder, annotations[0])
+    shared, own = decoder.begin(annotations)
+    for word in (1, 7, 4, 9):
+        logits, own, glance = decoder.step(shared, own, torch.tensor([[word]]))
+        expected, alpha, beta = paper.step(word)
+        torch.testing.assert_close(logits[0, 0], expected)
+        torch.testing.assert_close(glance.alpha[0, 0], alpha)
+        torch.testing.assert_close(glance.gate[0], beta)
+        for i, (h, c) in enumerate(zip(paper.h, paper.c, strict=True)):
+            torch.testing.assert_close(own[f"h{i}"][0, 0], h)
+            torch.testing.assert_close(own[f"c{i}"][0, 0], c)
+
+
+@variants
+def test_at_a_chosen_place_the_context_is_that_annotation(settings):
+    attention = {**settings.get("attention", {}), "mode": "hard"}
+    decoder, annotations = make_decoder(**{**settings, "attention": attention}), make_annotations(1)
+    paper = Paper(decoder, annotations[0])
+    inputs, targets, lengths = make_captions([[4]])
+    places = torch.tensor([[[3, 0, 8, 3]]])
+    reading = decoder(annotations, inputs, targets, lengths, chosen=torch.ones(1, 1, dtype=torch.bool), places=places)
+    for t, (word, place) in enumerate(zip(inputs[0, 0].tolist(), places[0, 0].tolist(), strict=True)):
+        logits, alpha, _ = paper.step(word, place)
+        torch.testing.assert_close(reading.logits[t], logits)
+        torch.testing.assert_close(reading.alpha[t], alpha)
+    assert reading.place is not None and reading.place.tolist() == [3, 0, 8, 3]
+
+
+def test_each_switch_changes_what_is_said():
+    """Or a switch that does nothing would pass every comparison above."""
+    annotations, words = make_annotations(1), torch.tensor([[5]])
+    said = []
+    for settings in VARIANTS.values():
+        decoder = make_decoder(**settings)
+        said.append(decoder.step(*decoder.begin(annotations), words)[0].flatten())
+    for i, one in enumerate(said):
+        for other in said[:i]:
+            assert not torch.allclose(one, other)
+
+
+def test_a_tied_output_is_the_embedding_itself():
+    tied, untied = make_decoder(), make_decoder(tied=False)
+    assert tied.output.weight is tied.embedding.weight
+    assert untied.output.weight is not untied.embedding.weight
+    counts = [sum(p.numel() for p in d.parameters()) for d in (tied, untied)]
+    assert counts[1] - counts[0] == 11 * 4
+
+
+def test_first_weights_open_the_forget_gates_and_keep_the_recurrence_orthogonal():
+    settings = make_decoder(layers=3).settings
+    decoder = Decoder(settings, 5, 11)
+    n = settings.hidden_size
+    for layer in (decoder.from_word, *decoder.upper):
+        assert layer.bias[n : 2 * n].tolist() == [1.0] * n
+    for layer in (decoder.from_context, *decoder.upper):
+        for gate in layer.weight[:, -n:].split(n):
+            torch.testing.assert_close(gate @ gate.T, torch.eye(n), atol=1e-5, rtol=0)
+
+
+# --- whole captions -------------------------------------------------------------------------------------
+
+
+@variants
+def test_whole_captions_equal_single_steps(settings):
+    decoder, annotations = make_decoder(**settings), make_annotations(2)
+    inputs, targets, lengths = make_captions([[5, 3, 2], [4, 4, 1]])
+    reading = decoder(annotations, inputs, targets, lengths)
+    shared, own = decoder.begin(annotations)
+    own = {name: state.expand(-1, 3, -1) for name, state in own.items()}
+    seen = 0
+    for t in range(5):
+        logits, own, glance = decoder.step(shared, own, inputs[:, :, t])
+        for row in range(6):
+            image, caption = divmod(row, 3)
+            at = (reading.row == row) & (reading.time == t)
+            assert int(at.sum()) == int(t < lengths[image, caption])
+            if at.any():
+                torch.testing.assert_close(reading.logits[at][0], logits[image, caption])
+                torch.testing.assert_close(reading.alpha[at][0], glance.alpha[image, caption])
+                assert reading.targets[at][0] == targets[image, caption, t]
+                seen += 1
+    assert seen == len(reading.targets) == int(lengths.sum())
+
+
+def same_rows(one: Reading, row: int, other: Reading, other_row: int) -> None:
+    """Two readings say the same of a caption."""
+    for name in ("logits", "targets", "time", "alpha"):
+        found, expected = (of_row(r, i, getattr(r, name)) for r, i in ((one, row), (other, other_row)))
+        assert len(expected)
+        torch.testing.assert_close(found, expected, msg=name)
+
+
+@variants
+def test_a_batch_equals_its_images_alone(settings):
+    decoder, annotations = make_decoder(**settings), make_annotations(3)
+    captions = make_captions([[6, 2], [3, 3], [4, 5]])
+    together = decoder(annotations, *captions)
+    for image in range(3):
+        alone = decoder(annotations[image : image + 1], *(each[image : image + 1] for each in captions))
+        for k in range(2):
+            same_rows(alone, k, together, 2 * image + k)
+
+
+@variants
+def test_captions_together_equal_captions_apart(settings):
+    decoder, annotations = make_decoder(**settings), make_annotations(2)
+    captions = make_captions([[6, 2, 4], [3, 5, 1]])
+    together = decoder(annotations, *captions)
+    for k in range(3):
+        apart = decoder(annotations, *(each[:, k : k + 1] for each in captions))
+        for image in range(2):
+            same_rows(apart, image, together, 3 * image + k)
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0)])
+def test_captions_in_any_order_come_back_under_their_own_rows(order):
+    """Longest first is only the quickest."""
+    decoder, annotations = make_decoder(), make_annotations(2)
+    captions = make_captions([[6, 4, 2], [5, 3, 1]])
+    sorted_rows = decoder(annotations, *captions)
+    mixed = decoder(annotations, *(each[:, list(order)] for each in captions))
+    for image in range(2):
+        for k, place in enumerate(order):
+            same_rows(mixed, 3 * image + k, sorted_rows, 3 * image + place)
+
+
+@pytest.mark.parametrize("own_words", [0.0, 1.0])
+def test_padding_changes_nothing(own_words):
+    decoder, annotations = make_decoder(), make_annotations(2)
+    inputs, targets, lengths = make_captions([[5, 3], [2, 4]])
+
+    def read(inputs: Tensor, targets: Tensor) -> Reading:
+        draws = torch.Generator().manual_seed(0)
+        return decoder(annotations, inputs, targets, lengths, own_words=own_words, generator=draws)
+
+    expected = read(inputs, targets)
+    padding = torch.arange(5) >= lengths.unsqueeze(-1)
+    junk = read(inputs.masked_fill(padding, 8), targets.masked_fill(padding, 9))
+    longer = read(*(torch.cat([each, torch.full((2, 2, 3), 6)], -1) for each in (inputs, targets)))
+    for row in range(4):
+        same_rows(junk, row, expected, row)
+        same_rows(longer, row, expected, row)
+    assert len(junk.targets) == len(longer.targets) == int(lengths.sum())
+
+
+def test_padding_gets_no_gradient():
+    decoder, annotations = make_decoder(output_word=False, tied=False), make_annotations(1)
+    inputs, targets, lengths = make_captions([[3, 5]])
+    inputs[0, 0, 3:] = 10  # a word that is nowhere else
+    inputs[0, 1] = torch.tensor([1, 4, 5, 6, 7])
+    decoder(annotations, inputs, targets, lengths).logits.square().sum().backward()
+    touched = decoder.embedding.weight.grad.abs().sum(-1) > 0
+    assert touched[[1, 4, 5, 6, 7]].all()
+    assert not touched[10]
+
+
+# --- scheduled sampling, dropout, seeds ------------------------------------------------------------------
+
+
+def test_own_words_of_a_model_that_always_says_one_word_are_that_word():
+    decoder, annotations = make_decoder(), make_annotations(2)
+    with torch.no_grad():
+        decoder.output.bias[9] = 1e4
+    inputs, targets, lengths = make_captions([[5, 3], [4, 2]])
+    found = decoder(annotations, inputs, targets, lengths, own_words=1.0, generator=torch.Generator().manual_seed(0))
+    fed = torch.full_like(inputs, 9)
+    fed[..., 0] = 1
+    expected = decoder(annotations, fed, targets, lengths)
+    for row in range(4):
+        same_rows(found, row, expected, row)
+
+
+def test_own_words_never_change_the_first_step_and_change_later_ones():
+    decoder, annotations = make_decoder(), make_annotations(2)
+    captions = make_captions([[6, 5], [6, 5]])
+    forced = decoder(annotations, *captions)
+    own = decoder(annotations, *captions, own_words=1.0, generator=torch.Generator().manual_seed(0))
+    first = forced.time == 0
+    torch.testing.assert_close(own.logits[first], forced.logits[first])
+    assert not torch.allclose(own.logits[~first], forced.logits[~first])
+    assert torch.equal(own.targets, forced.targets)
+
+
+def test_own_words_are_drawn_as_often_as_asked_and_from_the_models_distribution():
+    decoder = make_decoder(scale=0.5)
+    true = torch.full((1, 20_000), 4)
+    said = torch.zeros(1, 20_000, 11, dtype=torch.float64)
+    said[..., 7], said[..., 8] = 0.75, 0.25
+    fed = decoder._feed(true, said, 0.4, torch.Generator().manual_seed(0))
+    shares = torch.bincount(fed.flatten(), minlength=11) / 20_000
+    assert shares[[4, 7, 8]].tolist() == pytest.approx([0.6, 0.3, 0.1], abs=0.015)
+
+
+@pytest.mark.parametrize("how", ["places", "words"])
+def test_the_same_seed_gives_the_same_samples(how):
+    decoder, annotations = make_decoder(attention={"mode": "hard"}), make_annotations(2)
+    captions = make_captions([[6, 5, 4], [6, 5, 4]])
+    rows: dict[str, Any] = {"chosen": torch.ones(2, 3, dtype=torch.bool)} if how == "places" else {"own_words": 0.5}
+
+    def read(seed: int) -> Reading:
+        return decoder(annotations, *captions, generator=torch.Generator().manual_seed(seed), **rows)
+
+    one, same, other = read(5), read(5), read(6)
+    assert torch.equal(one.logits, same.logits)
+    assert not torch.equal(one.logits, other.logits)
+    if how == "places":
+        assert one.place is not None and other.place is not None
+        assert torch.equal(one.place, same.place)
+        assert not torch.equal(one.place, other.place)
+
+
+DROPOUTS = [{"dropout": 0.5}, {"embedding_dropout": 0.5}, {"annotation_dropout": 0.5}, {"dropout": 0.5, "layers": 2}]
+
+
+@pytest.mark.parametrize("settings", DROPOUTS, ids=str)
+def test_dropout_is_there_in_train_mode_and_only_there(settings):
+    decoder, annotations, captions = make_decoder(**settings), make_annotations(2), make_captions([[4], [3]])
+    plain = make_decoder(**dict.fromkeys(settings, 0.0) | {"layers": settings.get("layers", 1)})
+    torch.testing.assert_close(decoder(annotations, *captions).logits, plain(annotations, *captions).logits)
+    decoder.train()
+    torch.manual_seed(0)
+    one, other = decoder(annotations, *captions).logits, decoder(annotations, *captions).logits
+    assert not torch.allclose(one, other)
+    torch.manual_seed(0)
+    assert torch.equal(decoder(annotations, *captions).logits, one)
+
+
+def test_dropout_on_the_deep_output_keeps_the_expectation():
+    decoder = make_decoder(dropout=0.5)
+    plain = decoder.words(*(torch.ones(1, size, dtype=torch.float64) for size in (4, 7, 6)))
+    decoder.train()
+    torch.manual_seed(0)
+    many = decoder.words(*(torch.ones(40_000, size, dtype=torch.float64) for size in (4, 7, 6)))
+    error = many.std(0) / 40_000**0.5
+    assert ((many.mean(0) - plain[0]).abs() < 5 * error).all()
+
+
+# --- what does not fit ----------------------------------------------------------------------------------
+
+
+def test_annotations_of_another_width_are_refused_with_both():
+    with pytest.raises(CaptionerError, match="width 6 don't fit a decoder built for 5"):
+        make_decoder().begin(make_annotations(1, width=6))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("targets", (2, 3, 4), r"targets of size \(2, 3, 4\) .* \(2, 3, 5\): needed \(2, 3, 5\)"),
+        ("lengths", (2, 2), r"lengths of size \(2, 2\) .* \(2, 3, 5\): needed \(2, 3\)"),
+        ("annotations", (1, 9, 5), r"annotations of size \(1,\) .* \(2, 3, 5\): needed \(2,\)"),
+        ("chosen", (2, 1), r"chosen of size \(2, 1\) .* \(2, 3, 5\): needed \(2, 3\)"),
+        ("places", (1, 3, 5), r"places of size \(1, 3\) .* \(2, 3, 5\): needed \(2, 3\)"),
+        ("places", (2, 3, 4), r"captions of up to 5 words don't fit 4 steps"),
+    ],
+)
+def test_captions_that_do_not_fit_are_refused_with_both_sizes(name, shape, message):
+    inputs, targets, lengths = make_captions([[5, 3, 2], [4, 4, 1]])
+    given = {"annotations": make_annotations(2), "inputs": inputs, "targets": targets, "lengths": lengths}
+    given |= {"chosen": torch.ones(2, 3, dtype=torch.bool), "places": torch.zeros(2, 3, 5, dtype=torch.long)}
+    given[name] = torch.ones(shape, dtype=given[name].dtype)
+    with pytest.raises(CaptionerError, match=message):
+        make_decoder(attention={"mode": "hard"})(**given)
+
+
+@pytest.mark.parametrize("length", [0, 6])
+def test_lengths_beyond_the_captions_are_refused(length):
+    inputs, targets, lengths = make_captions([[5]])
+    with pytest.raises(CaptionerError, match=f"up to {length} words don't fit 5 steps"):
+        make_decoder()(make_annotations(1), inputs, targets, torch.full_like(lengths, length))
