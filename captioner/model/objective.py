@@ -10,7 +10,8 @@ doubly stochastic term are all per caption, and lambda and lambda_r mean what th
 R_t = sum_{t' >= t} log p(y_t' | s, a) is the likelihood of the words from step t on (earlier words do not
 depend on s_t); it carries no gradient. The baseline is b_t = b * (words left at t), where b is a moving
 average of the mean log p of a word over sampled rows. Rows that use the expectation in place of a sample
-have no score-function term. Both kinds of attention carry the doubly stochastic term.
+have neither score-function term nor entropy bonus; they count among the captions a sum is divided by.
+Both kinds of attention carry the doubly stochastic term.
 """
 
 from __future__ import annotations
@@ -75,9 +76,8 @@ def loss(
 
 def doubly_stochastic_term(reading: Reading, captions: int) -> Tensor:
     """Mean over captions of sum_i (1 - sum_t alpha_ti)^2."""
-    sums = torch.zeros(captions, reading.alpha.shape[1], dtype=reading.alpha.dtype, device=reading.alpha.device)
     rows, index = torch.unique(reading.row, return_inverse=True)
-    sums = sums[: len(rows)].index_add(0, index, reading.alpha)
+    sums = reading.alpha.new_zeros(len(rows), reading.alpha.shape[1]).index_add(0, index, reading.alpha)
     return ((1 - sums) ** 2).sum() / captions
 
 
