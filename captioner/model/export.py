@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from captioner import bundle
 from captioner.model.decoder import Decoder
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 
 OPSET = 17
-WEIGHTS = "model.safetensors"
+WEIGHTS = bundle.WEIGHTS
 _TYPES = {"F32": 1, "F16": 10, "I64": 7}  # safetensors' names for onnx's element types
 
 
@@ -37,24 +38,15 @@ def export_graphs(network: Network, folder: Path) -> None:
     save_file(state, folder / WEIGHTS)
     settings = network.encoder.settings
     pixels = torch.zeros(2, settings.size, settings.size, 3, dtype=torch.uint8)
-    encoder = folder / "encoder.onnx"
-    to_onnx(
-        _Encoder(network),
-        (pixels,),
-        encoder,
-        ["pixels"],
-        ["annotations"],
-        {"pixels": {0: "B"}, "annotations": {0: "B"}},
-    )
+    axes: dict[str, dict[int, str]] = {"pixels": {0: "B"}, "annotations": {0: "B"}}
+    to_onnx(_Encoder(network), (pixels,), folder / "encoder.onnx", ["pixels"], ["annotations"], axes)
     with torch.no_grad():
         annotations = network.encode(pixels)
         shared, own = network.decoder.begin(annotations)
     shared_names, own_names = [f"shared.{k}" for k in shared], [f"own.{k}" for k in own]
-    images = {name: {0: "B"} for name in ("annotations", *shared_names, *own_names)}
-    to_onnx(
-        *(_Begin(network), (annotations,), folder / "begin.onnx"),
-        *(["annotations"], [*shared_names, *own_names], images),
-    )
+    begun = [*shared_names, *own_names]
+    axes = {name: {0: "B"} for name in ("annotations", *begun)}
+    to_onnx(_Begin(network), (annotations,), folder / "begin.onnx", ["annotations"], begun, axes)
     both = {0: "B", 1: "K"}
     words = torch.full((2, 3), 1)
     values = [*shared.values(), *(v.expand(-1, 3, *v.shape[2:]).contiguous() for v in own.values())]
@@ -168,11 +160,12 @@ def _point_at_weights(graph: Path, weights: Path) -> None:
     model = onnx.load(str(graph))
     kept, nodes = [], []
     for tensor in model.graph.initializer:
-        name = tensor.name if tensor.name in records else _stored_name(tensor.name, records)
-        if name is None:
+        # A tied output layer is stored once, as the embedding; what is not stored is a constant, not a weight.
+        tied = tensor.name.replace("decoder.output.weight", "decoder.embedding.weight")
+        record = records.get(tensor.name) or records.get(tied)
+        if record is None:
             kept.append(tensor)
             continue
-        record = records[name]
         begin, end = record["data_offsets"]
         half = record["dtype"] == "F16"
         pointer = onnx.TensorProto(
@@ -192,9 +185,3 @@ def _point_at_weights(graph: Path, weights: Path) -> None:
     del model.graph.node[:]
     model.graph.node.extend([*nodes, *rest])
     graph.write_bytes(model.SerializeToString())
-
-
-def _stored_name(name: str, records: dict[str, Any]) -> str | None:
-    """The name under which a graph's weight is stored; None for a constant that is not a weight."""
-    tied = {"decoder.output.weight": "decoder.embedding.weight"}
-    return tied.get(name)

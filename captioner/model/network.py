@@ -34,9 +34,14 @@ class Network(nn.Module):
 def load_weights(network: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """All tensors of a saved network, or an error that says which don't fit."""
     own = network.state_dict()
-    if "decoder.output.weight" not in state and "decoder.embedding.weight" in state:  # tied, and stored once
-        state = {**state, "decoder.output.weight": state["decoder.embedding.weight"]}
-    problems = [f"{k} is missing" for k in own if k not in state]
+    inside, outside = "decoder.embedding.weight", "decoder.output.weight"
+    problems = []
+    if outside not in state and inside in state:  # tied, and stored once
+        state = {**state, outside: state[inside]}
+    tied = own[inside].data_ptr() == own[outside].data_ptr()
+    if tied and inside in state and not torch.equal(state[inside], state[outside]):  # one would overwrite the other
+        problems.append(f"{outside} differs from {inside}, which a model with model.tied=true can't hold")
+    problems += [f"{k} is missing" for k in own if k not in state]
     problems += [f"{k} is not part of this model" for k in state if k not in own]
     problems += [
         f"{k} is {tuple(state[k].shape)}, needed {tuple(v.shape)}"
