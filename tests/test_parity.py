@@ -108,3 +108,22 @@ def test_both_backends_force_the_same(backends):
     pixels = pictures(2)
     captions = [[[5, 6, 7], [8]], [[9, 10, 11, 12], []]]
     same(*(force(each, each.encode(pixels), captions) for each in (light, full)))
+
+
+def test_int8_takes_the_matrices_and_changes_little(tmp_path):
+    import onnx
+
+    from captioner.train.export import _quantise
+
+    made = random_bundle(tmp_path / "files", "soft")
+    exact = OnnxBackend(made)
+    _quantise(made.folder / "decoder.onnx")
+    operations = [node.op_type for node in onnx.load(made.folder / "decoder.onnx").graph.node]
+    assert sum("Integer" in each or "Quantize" in each for each in operations) >= 5
+    rough = OnnxBackend(made)
+    captions = [[[5, 6, 7, 8, 9]] for _ in range(5)]
+    pixels = pictures(5)
+    ours, theirs = (force(each, each.encode(pixels), captions) for each in (exact, rough))
+    for (a,), (b,) in zip(ours, theirs, strict=True):
+        assert 0 < np.abs(a.log_probabilities - b.log_probabilities).max() < 0.5
+        assert np.abs(a.alphas - b.alphas).max() < 0.1

@@ -29,9 +29,7 @@ import click
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A model card to put in; by default a plain one is written.",
 )
-@click.option(
-    "--int8", is_flag=True, help="Store and run the decoder's matrices in 8 bits: smaller, quicker, a little worse."
-)
+@click.option("--int8", is_flag=True, help="Run the decoder's matrices in 8 bits: quicker, a little worse.")
 def command(
     run: Path, output: Path, name: str | None, training_data: str, licence: str, card: Path | None, int8: bool
 ) -> None:
