@@ -26,7 +26,7 @@ def command(
 
     Writes config.yaml, vocabulary.json, metrics.jsonl, TensorBoard's board/, last.safetensors and best/ into
     the run folder. Features are encoded first where their cache is missing. With several processes:
-    torchrun --nproc-per-node N -m captioner train ...
+    torchrun --nproc-per-node N -m -- captioner train ...
     """
     from captioner.train.run import start
 

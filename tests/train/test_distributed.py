@@ -36,7 +36,7 @@ SAME = {
 
 def torchrun(config: Path, folder: Path, processes: int = 2) -> subprocess.Popen[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command = ["-m", "captioner", "train", "--config", str(config), "--run", str(folder), "--device", "cpu"]
+    command = ["-m", "--", "captioner", "train", "--config", str(config), "--run", str(folder), "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [*launcher, *command], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -26,8 +26,9 @@ END, RED, DOT = 2, 4, 5
 PLACES = 2
 
 
-def tiny(mode: str = "soft", seed: int = 0) -> Decoder:
-    torch.manual_seed(seed)
+def tiny(mode: str = "soft", scale: float = 3) -> Decoder:
+    """A decoder in double precision; the larger the scale, the further from even chances."""
+    torch.manual_seed(0)
     settings = {
         "attention": {"mode": mode, "size": 4},
         "annotation_size": None,
@@ -38,7 +39,7 @@ def tiny(mode: str = "soft", seed: int = 0) -> Decoder:
     decoder = Decoder(ModelSettings.model_validate(settings), 3, len(VOCABULARY)).eval()
     with torch.no_grad():
         for parameter in decoder.parameters():
-            parameter.mul_(3)  # far from even chances
+            parameter.mul_(scale)
     return decoder.double()
 
 
@@ -111,7 +112,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
 
 @pytest.mark.parametrize("mode", ["soft", "hard"])
 def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
-    decoder, hard, heat = tiny(mode), mode == "hard", 0.8
+    decoder, hard, heat = tiny(mode, 1.5), mode == "hard", 0.8
     count = 6000
     chosen = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
@@ -182,10 +183,10 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
         {"start_epoch": 0, "samples": 8, "baseline": baseline, "maximum_length": 6}
     )
     critic = SelfCritical(scst, decoder, WORDS, corpus)
-    optimizer = torch.optim.Adam(decoder.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(decoder.parameters(), lr=0.03)
     generator = torch.Generator().manual_seed(0)
     images, rewards = np.arange(4), []
-    for _ in range(150):
+    for _ in range(90):
         chosen = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
         drawn = critic.draw(annotations, images, chosen, generator)
         rewards.append(drawn.mean_reward)
