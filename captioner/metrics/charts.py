@@ -57,6 +57,9 @@ def histogram(
     for tick in _ticks(edges, whole):
         at = x(tick + 0.5 if whole else tick)
         parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{tick:g}</text>')
+    highest = float(everything.max())
+    if highest > edges[-1] or (whole and highest == edges[-1]):
+        axis += ", the last with all above"
     parts.append(
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(axis)}</text>'
     )
@@ -95,11 +98,11 @@ def whisker(value: float, low: float, high: float, top: float) -> str:
 
 
 def _edges(values: NDArray[np.float64], whole: bool, bins: int) -> NDArray[np.float64]:
-    low, high = float(values.min()), float(values.max())
+    # The few highest are gathered in the last bin, so that one outlier does not squeeze the rest.
+    low, high = float(values.min()), float(np.percentile(values, 99.5))
     if whole:
         return np.arange(math.floor(low), math.floor(high) + 2, dtype=np.float64)
-    # The few highest are gathered in the last bin, so that one outlier does not squeeze the rest.
-    high = max(float(np.percentile(values, 99.5)), low + 1e-9)
+    high = max(high, low + 1e-9)
     step = _nice((high - low) / bins)
     first = math.floor(low / step) * step
     return np.asarray(first + step * np.arange(max(1, math.ceil((high - first) / step)) + 1))

@@ -118,6 +118,10 @@ def test_two_series_share_their_bins_and_outliers_stay_inside() -> None:
     shares = [float(s) for s in re.findall(r": ([\d.]+)%</title>", drawn)]
     assert sum(shares) == pytest.approx(100, abs=2)  # nothing is lost, the highest is in the last bin
     assert len(shares) > 10
+    assert "the last with all above" in drawn
+    lengths = charts.histogram([("captions", [9] * 500 + [60])], title="Length", axis="words", whole=True)
+    assert "the last with all above" in lengths
+    assert "all above" not in charts.histogram([("captions", [8, 9, 9])], title="Length", axis="words", whole=True)
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0]])
