@@ -38,4 +38,3 @@ def mean(sums: ArrayLike, counts: ArrayLike) -> Mean | None:
 def mean_of(groups: Sequence[Sequence[float]]) -> Mean | None:
     """The mean of all values, which come in a group an image."""
     return mean([float(np.sum(group)) for group in groups], [len(group) for group in groups])
-
