@@ -7,7 +7,6 @@ the number of pictures.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +14,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from captioner import bundle as bundles
 from captioner.backend import Annotations, Backend
+from captioner.batches import rounds
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images import PIXEL_LIMIT, ImageSource, Picture, Pixels, load
@@ -33,9 +33,6 @@ BATCH = 32  # pictures searched together: large enough for the matrix products, 
 PART = 8  # pictures that one thread encodes at a time
 READERS = 2  # threads that read pictures
 AHEAD = 2  # batches that are begun before the first of them is handed out
-IDLE = 0.05  # seconds without a new picture after which a batch is not waited for any longer
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -203,20 +200,19 @@ class Captioner:
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         waiting: deque[Future[list[Caption | Failure]]] = deque()
         try:
-            for chunk in _chunks(sources, batch):
-                if chunk:
+            for batches in rounds(sources, batch, self.threads):
+                encoding = []
+                for some in batches:
                     pictures = [
-                        (_name(each), reading.submit(load, each, size, pixel_limit=pixel_limit)) for each in chunk
+                        (_name(each), reading.submit(load, each, size, pixel_limit=pixel_limit)) for each in some
                     ]
-                    part = min(PART, -(-len(chunk) // self.threads))
-                    parts = [
-                        working.submit(self._encode, pictures[start : start + part])
-                        for start in range(0, len(chunk), part)
-                    ]
-                    # First in, first out: when a search begins, its parts are encoded or just being so, and
-                    # waiting for them cannot block the threads that they need.
-                    waiting.append(working.submit(self._search, parts, options))
-                while len(waiting) > (AHEAD if chunk else 0):
+                    part = min(PART, -(-len(some) // self.threads))
+                    starts = range(0, len(some), part)
+                    encoding.append([working.submit(self._encode, pictures[i : i + part]) for i in starts])
+                # First in, first out: when a search begins, its parts are encoded or just being so, and waiting
+                # for them cannot block the threads that they need.
+                waiting.extend(working.submit(self._search, parts, options) for parts in encoding)
+                while len(waiting) > (AHEAD if batches else 0):
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
@@ -328,58 +324,3 @@ def _torch_backend(bundle: bundles.Bundle, device: str | None, threads: int | No
         torch.set_num_threads(threads)
     ready: Backend = load_backend(bundle, device)
     return ready
-
-
-def _chunks(sources: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size`; fewer, or none, when a slow source has nothing more to give just now."""
-    if isinstance(sources, Sequence):
-        for start in range(0, len(sources), size):
-            yield list(sources[start : start + size])
-        return
-    coming: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(4 * size)
-    stopped = threading.Event()
-
-    def put(item: tuple[T] | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                coming.put(item, timeout=1)
-                return
-            except queue.Full:
-                continue
-
-    def read() -> None:
-        try:
-            for source in sources:
-                put((source,))
-                if stopped.is_set():
-                    return
-            put(None)
-        except BaseException as error:
-            put(error)
-
-    # A daemon: a reader that is stuck in a silent pipe must not keep the program from ending.
-    threading.Thread(target=read, daemon=True, name="sources").start()
-    chunk: list[T] = []
-    idle = False  # whether the empty chunk that lets results through has been given
-    try:
-        while True:
-            try:
-                item = coming.get(timeout=None if idle else IDLE)
-            except queue.Empty:
-                idle = not chunk
-                yield chunk
-                chunk = []
-                continue
-            idle = False
-            if item is None:
-                break
-            if isinstance(item, BaseException):
-                raise item
-            chunk.append(item[0])
-            if len(chunk) == size:
-                yield chunk
-                chunk = []
-        if chunk:
-            yield chunk
-    finally:
-        stopped.set()
