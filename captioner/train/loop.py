@@ -260,7 +260,7 @@ class Loop:
         with torch.no_grad():
             annotations = self.network.annotations(grid.to(self.team.device))
         drawn = self.critic.draw(annotations, step_plan.images, chosen, self.generator)
-        reading = self._read(grid, drawn.words, chosen=chosen, places=drawn.places)
+        reading = self._read(grid, drawn.words, chosen=drawn.chosen, places=drawn.places)
         self._add(steps=1, reward=drawn.mean_reward)
         return self.critic.loss(reading, drawn, self.settings.hard.reward)
 

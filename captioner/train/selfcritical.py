@@ -25,15 +25,18 @@ from captioner.text import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus
 
+Sentences = list[list[list[int]]]  # B images with K captions each; the end token is not in them
+
 
 @dataclass(frozen=True)
 class Draws:
-    """K captions of each of B images, sampled word by word; the end token is not in `words`."""
+    """K captions of each of B images with what they are worth, the longest caption of each image first."""
 
-    words: list[list[list[int]]]  # B x K sentences
+    words: Sentences
     places: Tensor | None  # (B, K, C): where a hard model looked
-    advantages: Tensor | None = None  # (B, K): reward less baseline
-    mean_reward: float = 0.0
+    chosen: Tensor | None  # (B, K): whether it looked there, or everywhere by expectation
+    advantages: Tensor  # (B, K): reward less baseline
+    mean_reward: float
 
 
 class SelfCritical:
@@ -54,23 +57,22 @@ class SelfCritical:
         """Samples of the images at these positions of the corpus, with their advantages."""
         s = self.settings
         how: dict[str, Any] = {"maximum_length": s.maximum_length, "generator": generator}
-        drawn = sample(
+        words, places = sample(
             *(self.decoder, annotations, self.vocabulary),
             captions=s.samples,
             temperature=s.temperature,
             chosen=chosen,
             **how,
         )
-        rewards = self._rewards(drawn.words, images)
+        rewards = self._rewards(words, images)
         baseline = None
         if s.baseline == "greedy":
-            greedy = sample(self.decoder, annotations, self.vocabulary, captions=1, greedy=True, **how)
-            baseline = self._rewards(greedy.words, images)
+            greedy, _ = sample(self.decoder, annotations, self.vocabulary, captions=1, greedy=True, **how)
+            baseline = self._rewards(greedy, images)
         weights = torch.from_numpy(advantages(rewards, baseline)).float().to(annotations.device)
-        return Draws(drawn.words, drawn.places, weights, float(rewards.mean()))
+        return longest_first(Draws(words, places, chosen, weights, float(rewards.mean())))
 
     def loss(self, reading: Reading, drawn: Draws, places_weight: float) -> Tensor:
-        assert drawn.advantages is not None
         s = self.settings
         return loss(
             *(reading, drawn.advantages.flatten(), self.vocabulary),
@@ -79,7 +81,7 @@ class SelfCritical:
             places_weight=places_weight,
         )
 
-    def _rewards(self, words: list[list[list[int]]], images: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _rewards(self, words: Sentences, images: NDArray[np.int64]) -> NDArray[np.float64]:
         flat = [sentence for of_image in words for sentence in of_image]
         owners = [int(image) for image, of_image in zip(images, words, strict=True) for _ in of_image]
         return np.asarray(self.reward(flat, owners), np.float64).reshape(len(words), -1)
@@ -97,8 +99,11 @@ def sample(
     greedy: bool = False,
     chosen: Tensor | None = None,
     generator: torch.Generator | None = None,
-) -> Draws:
-    """Draw captions of at most `maximum_length` words; `chosen` (B, K) marks rows that look at sampled places."""
+) -> tuple[Sentences, Tensor | None]:
+    """Captions of at most `maximum_length` words, and the places (B, K, C) that a hard model looked at.
+
+    `chosen` (B, K) marks the rows that look at sampled places.
+    """
     shared, own = decoder.begin(annotations)
     images, device = len(annotations), annotations.device
     own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
@@ -125,7 +130,21 @@ def sample(
             break
     table = torch.stack(said, -1).tolist()
     sentences = [[sentence[: sentence.index(vocabulary.end)] for sentence in of_image] for of_image in table]
-    return Draws(sentences, torch.stack(places, -1) if places else None)
+    return sentences, torch.stack(places, -1) if places else None
+
+
+def longest_first(drawn: Draws) -> Draws:
+    """The same draws in the order that costs the decoder least: its columns end when all their captions have."""
+    order = np.argsort([[-len(words) for words in of_image] for of_image in drawn.words], 1, kind="stable")
+    index = torch.from_numpy(order).to(drawn.advantages.device)  # (B, K)
+    places, chosen = drawn.places, drawn.chosen
+    return Draws(
+        [[of_image[k] for k in row] for of_image, row in zip(drawn.words, order, strict=True)],
+        None if places is None else places.gather(1, index.unsqueeze(-1).expand_as(places)),
+        None if chosen is None else chosen.gather(1, index),
+        drawn.advantages.gather(1, index),
+        drawn.mean_reward,
+    )
 
 
 def advantages(rewards: NDArray[np.float64], baseline: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -85,7 +85,8 @@ def test_a_tail_made_of_the_cache_gives_the_whole_encoders_annotations(tmp_path:
     cache, _ = build(tmp_path / "cache", paths, cut)
     found = cut.tail(rows(cache, paths))
     for row, path in zip(found, paths, strict=True):
-        close(row, direct(whole, path))
+        expected = direct(whole, path)
+        assert (row - expected).abs().mean() < 1e-3 * expected.abs().mean()
 
 
 def test_the_flip_view_is_the_mirror_images_features(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from captioner.text import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus, tensors
 from captioner.train.run import start
-from captioner.train.selfcritical import SelfCritical, advantages, loss, sample
+from captioner.train.selfcritical import Draws, SelfCritical, advantages, longest_first, loss, sample
 from tests.train import making
 
 VOCABULARY = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "red", "dot"))
@@ -117,8 +117,9 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
     chosen = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
     how: dict[str, Any] = {"captions": count, "maximum_length": 2, "temperature": heat}
-    drawn = sample(decoder, image(), VOCABULARY, chosen=chosen, generator=generator, **how)
-    said = [tuple(words) for words in drawn.words[0]]
+    drawn, places = sample(decoder, image(), VOCABULARY, chosen=chosen, generator=generator, **how)
+    assert (places is not None) == hard
+    said = [tuple(words) for words in drawn[0]]
     likely: dict[tuple[int, ...], float] = {}
     for words, places in outcomes(2, hard):
         likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, places, 2, heat).detach())
@@ -130,7 +131,7 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
 
 def test_greedy_is_the_likeliest_word_each_time() -> None:
     decoder = tiny()
-    words = sample(decoder, image(), VOCABULARY, captions=1, maximum_length=3, greedy=True).words[0][0]
+    words = sample(decoder, image(), VOCABULARY, captions=1, maximum_length=3, greedy=True)[0][0][0]
     shared, own = decoder.begin(image())
     last, expected = VOCABULARY.start, []
     for _ in range(3):
@@ -191,16 +192,32 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
         drawn = critic.draw(annotations, images, chosen, generator)
         rewards.append(drawn.mean_reward)
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, WORDS)]
-        reading = decoder(annotations, *batch, chosen=chosen, places=drawn.places)
+        reading = decoder(annotations, *batch, chosen=drawn.chosen, places=drawn.places)
         critic.loss(reading, drawn, places_weight=0.2).backward()
         optimizer.step()
         optimizer.zero_grad()
     early, late = np.mean(rewards[:10]), np.mean(rewards[-10:])
     assert late > 3 * early
     assert late > 1.0
-    said = sample(decoder, annotations, WORDS, captions=1, maximum_length=6, greedy=True).words
+    said, _ = sample(decoder, annotations, WORDS, captions=1, maximum_length=6, greedy=True)
     hits = [colour in WORDS.decode(words[0]).split() for colour, words in zip(COLOURS, said, strict=True)]
     assert sum(hits) >= 3
+
+
+def test_draws_keep_together_when_the_longest_comes_first() -> None:
+    """The loss of reordered draws is the loss of the draws as they came."""
+    decoder, words = tiny("hard", 1.5), [[[RED], [DOT, RED], []]]
+    places = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
+    chosen, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
+    came = Draws(words, places, chosen, weights, 0.0)
+    first = longest_first(came)
+    assert first.words == [[[DOT, RED], [RED], []]]
+    losses = []
+    for drawn in (came, first):
+        batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
+        reading = decoder(image(), *batch, chosen=drawn.chosen, places=drawn.places)
+        losses.append(float(loss(reading, drawn.advantages.flatten(), VOCABULARY, maximum_length=2).detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
 def test_rewards_are_each_images_own() -> None:
