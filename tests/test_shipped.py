@@ -1,0 +1,61 @@
+"""The default model in the box: it says sensible things of the example photographs, the README quotes it truly."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioner import Captioner, bundle
+from captioner.pipeline import Caption
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.jpg"))
+SALIENT = {
+    "cat": {"cat", "kitten"},
+    "coffee": {"cup", "coffee", "plate", "bowl"},
+    "dog": {"dog", "woman", "girl", "person"},
+    "horse": {"horse", "horses", "jockey"},
+    "plane": {"plane", "airplane", "jet"},
+    "surfer": {"surfboard", "surfing", "wave", "surfer"},
+}
+
+
+@pytest.fixture(scope="module")
+def captions() -> dict[str, Caption]:
+    captioner = Captioner.load("default", backend="onnx")
+    return {path.stem: caption for path, caption in zip(EXAMPLES, captioner(EXAMPLES), strict=True)}
+
+
+@pytest.mark.parametrize("name", SALIENT)
+def test_the_default_model_names_what_is_in_the_picture(name: str, captions: dict[str, Caption]) -> None:
+    said = {word.text for word in captions[name].words}
+    assert said & SALIENT[name], captions[name].text
+
+
+def test_the_readme_quotes_the_captions_as_the_model_gives_them(captions: dict[str, Caption]) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    quoted = dict(re.findall(r"^\| `examples/(\w+)\.jpg` \| (.+?) \|$", readme, re.MULTILINE))
+    assert quoted == {name: caption.text for name, caption in captions.items()}
+
+
+def test_attention_of_the_default_model_moves_and_sums_to_one(captions: dict[str, Caption]) -> None:
+    for caption in captions.values():
+        np.testing.assert_allclose(caption.alphas.sum((1, 2)), 1, atol=1e-4)
+        assert np.abs(np.diff(caption.alphas, axis=0)).sum((1, 2)).mean() > 0.05
+
+
+def test_both_backends_agree_on_the_trained_weights(captions: dict[str, Caption]) -> None:
+    torch_side = Captioner.load("default", backend="torch", device="cpu")(EXAMPLES)
+    for ours, theirs in zip(captions.values(), torch_side, strict=True):
+        assert ours.text == theirs.text
+        np.testing.assert_allclose(ours.alphas, theirs.alphas, atol=1e-4)
+
+
+def test_the_default_model_is_at_most_45_megabytes() -> None:
+    folder = bundle.find("default")
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 45e6
+    total = sum(path.stat().st_size for path in (ROOT / "weights").rglob("*") if path.is_file())
+    assert total <= 120e6
