@@ -167,3 +167,8 @@ def test_export_leaves_the_networks_own_weights_as_they_were(tmp_path):
 def test_the_graphs_stay_small(made):
     assert all((made.folder / name).stat().st_size < 300_000 for name in GRAPHS)
     assert not [path for path in Path(made.folder).iterdir() if path.suffix == ".data"]
+
+
+def test_convolutions_pad_their_own_input(made):
+    operations = [node.op_type for node in onnx.load(made.encoder, load_external_data=False).graph.node]
+    assert "Conv" in operations and "Pad" not in operations
