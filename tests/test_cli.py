@@ -124,10 +124,19 @@ def test_a_command_whose_package_is_missing_says_what_to_install(
 
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
     monkeypatch.setitem(cli.COMMANDS, "heavy", ("captioner.cli.heavy", "Needs torch."))
-    assert run(monkeypatch, "heavy") == 1
+    assert run(monkeypatch, "heavy") == 2
     message = capsys.readouterr().err
     assert "'torch'" in message
     assert "pip install 'captioner[train]'" in message
+
+
+def test_a_package_missing_while_a_command_runs_says_what_to_install(
+    failing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands load their heavy half when they run, not when they are looked up."""
+    failing.error = ModuleNotFoundError("No module named 'torch'", name="torch")  # type: ignore[attr-defined]
+    assert run(monkeypatch, "failing") == 2
+    assert "pip install 'captioner[train]'" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:

@@ -32,16 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        try:
-            command = importlib.import_module(COMMANDS[name][0]).command
-        except ModuleNotFoundError as error:
-            missing = (error.name or "").split(".")[0]
-            if missing == "captioner":
-                raise
-            raise CaptionerError(
-                f"`captioner {name}` needs the package {missing!r}, which the light install leaves out: "
-                "pip install 'captioner[train]'"
-            ) from error
+        command = importlib.import_module(COMMANDS[name][0]).command
         assert isinstance(command, click.Command)
         return command
 
@@ -77,6 +68,16 @@ def run() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if debug or missing in ("", "captioner"):
+            raise
+        click.echo(
+            f"captioner: this needs the package {missing!r}, which the light install leaves out: "
+            "pip install 'captioner[train]'",
+            err=True,
+        )
+        sys.exit(2)
     except CaptionerError as error:
         if debug:
             raise
