@@ -136,6 +136,7 @@ def _session(path: Path, threads: int, inputs: list[str], outputs: list[str]) ->
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.enable_mem_pattern = False  # plans memory for shapes that come again; those of a search rarely do
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
