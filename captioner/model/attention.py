@@ -10,12 +10,36 @@ W_a a_i + b depends neither on the word nor on the caption: `keys` computes it o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
 
-class AdditiveScore(nn.Module):
-    """e_ti of all places, for all captions of an image at once."""
+@dataclass(frozen=True)
+class Glance:
+    """Where one step looked."""
+
+    alpha: Tensor  # (B, K, L)
+    gate: Tensor  # (B, K)
+    place: Tensor | None = None  # (B, K): the chosen place; None where the context is the expectation
+    chosen: Tensor | None = None  # (B, K) bool: rows whose context is the chosen place, not the expectation
+
+
+class Score(nn.Module):
+    """e_ti of all places, for all captions of an image at once; the other kinds are in mechanisms/scores.py."""
+
+    def keys(self, annotations: Tensor) -> Tensor:
+        """The annotations' share of the score, (B, L, ...), once an image."""
+        raise NotImplementedError
+
+    def forward(self, keys: Tensor, hidden: Tensor) -> Tensor:
+        """Scores (B, K, L) for hidden states (B, K, n); of several heads (B, K, H, L)."""
+        raise NotImplementedError
+
+
+class AdditiveScore(Score):
+    """e_ti = w . tanh(W_a a_i + W_h h + b)."""
 
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
@@ -24,11 +48,9 @@ class AdditiveScore(nn.Module):
         self.weight = nn.Linear(size, 1, bias=False)  # w
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """The annotations' share of the score, (B, L, A)."""
         return self.key(annotations)  # type: ignore[no-any-return]
 
     def forward(self, keys: Tensor, hidden: Tensor) -> Tensor:
-        """Scores (B, K, L) for hidden states (B, K, n)."""
         query = self.query(hidden).unsqueeze(2)  # (B, K, 1, A)
         return self.weight(torch.tanh(keys.unsqueeze(1) + query)).squeeze(-1)  # type: ignore[no-any-return]
 

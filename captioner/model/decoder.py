@@ -6,12 +6,14 @@
     p(y_t)   = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))
 
 Everything has the axes (B, K, ...): B images with K captions (training) or hypotheses (search) each,
-which share the image's annotations and keys.
+which share the image's annotations and keys. Score, heads, location, draw, place, sentinel, pool and context are
+parts that the settings choose (captioner/model/mechanisms); above are the defaults.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,19 +21,18 @@ from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
 from captioner.model import attention
+from captioner.model.attention import Glance
+from captioner.model.mechanisms.context import NoContext, make_context
+from captioner.model.mechanisms.draw import make_draw
+from captioner.model.mechanisms.heads import ManyHeads, OneHead
+from captioner.model.mechanisms.location import make_location
+from captioner.model.mechanisms.place import PLACES
+from captioner.model.mechanisms.pool import AttentionPool, MeanPool
+from captioner.model.mechanisms.scores import make_score
+from captioner.model.mechanisms.sentinel import NoSentinel, Sentinel
 from captioner.model.settings import ModelSettings
 
 Tensors = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Glance:
-    """Where one step looked."""
-
-    alpha: Tensor  # (B, K, L)
-    gate: Tensor  # (B, K)
-    place: Tensor | None = None  # (B, K): the chosen place; None where the context is the expectation
-    chosen: Tensor | None = None  # (B, K) bool: rows whose context is the chosen place, not the expectation
 
 
 @dataclass(frozen=True)
@@ -51,25 +52,87 @@ class Reading:
     chosen: Tensor | None  # (N,) bool
 
 
-class Decoder(nn.Module):
-    """Annotations (B, L, D) and words in, log-probabilities of the next word and where it looked out."""
+class CaptionDecoder(nn.Module):
+    """Annotations (B, L, D) and words in, log-probabilities of the next word and where it looked out.
 
-    def __init__(self, settings: ModelSettings, annotation_size: int, vocabulary_size: int) -> None:
+    What training, search and export need of a decoder; the LSTM's is below, the Transformer's beside this file.
+    """
+
+    growing: tuple[str, ...] = ()  # parts of the state whose third axis is one longer after every word
+    hard = False  # whether a word may look at one place, which `chosen` then says
+    project: nn.Linear | None
+    context: NoContext
+    embedding: nn.Embedding  # E
+    output: nn.Linear  # L_o
+
+    def __init__(self, settings: ModelSettings, annotation_size: int) -> None:
         super().__init__()
-        self.settings = s = settings
+        self.settings = settings
         self.annotation_size = annotation_size
-        self.hard = s.attention.mode == "hard"
+
+    def begin(self, annotations: Tensor) -> tuple[Tensors, Tensors]:
+        """The state before the first word: what an image's hypotheses share, and the one hypothesis."""
+        raise NotImplementedError
+
+    def step(
+        self,
+        shared: Tensors,
+        own: Tensors,
+        words: Tensor,
+        *,
+        noise: Tensor | None = None,
+        chosen: Tensor | None = None,
+    ) -> tuple[Tensor, Tensors, Glance]:
+        """Feed the last words (B, K): logits of the next (B, K, V), the state after, where it looked."""
+        raise NotImplementedError
+
+    def annotate(self, annotations: Tensor) -> Tensor:
+        """The encoder's annotations as the decoder sees them, (B, L, D)."""
+        if annotations.shape[-1] != self.annotation_size:
+            raise CaptionerError(
+                f"annotations of width {annotations.shape[-1]} don't fit a decoder built for {self.annotation_size}"
+            )
+        if self.project is not None:
+            annotations = F.relu(self.project(annotations))
+            annotations = F.dropout(annotations, self.settings.annotation_dropout, self.training)
+        return self.context(annotations)  # type: ignore[no-any-return]
+
+    def enter(self, words: Tensor) -> Tensor:
+        """E y, with dropout in training."""
+        return F.dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
+
+
+class Decoder(CaptionDecoder):
+    """The LSTM decoder."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        annotation_size: int,
+        vocabulary_size: int,
+        grid: tuple[int, int] | None = None,  # rows and columns, for the parts that know where a place is
+    ) -> None:
+        super().__init__(settings, annotation_size)
+        s = settings
+        self.hard = s.attention.mode != "soft"
         size = s.annotation_size or annotation_size  # D as the decoder sees it
         m, n = s.embedding_size, s.hidden_size
         self.project = nn.Linear(annotation_size, size) if s.annotation_size else None
+        self.context = make_context(s, size, grid)
+        self.pool = AttentionPool(size) if s.pool == "attention" else MeanPool()
         self.start_hidden = nn.ModuleList(nn.Linear(size, n) for _ in range(s.layers))  # f_h
         self.start_cell = nn.ModuleList(nn.Linear(size, n) for _ in range(s.layers))  # f_c
         self.embedding = nn.Embedding(vocabulary_size, m)  # E
-        self.score = attention.AdditiveScore(size, n, s.attention.size)
+        self.score = make_score(s.attention, size, n)
+        self.heads = ManyHeads(s.attention.heads, size) if s.attention.heads > 1 else OneHead()
+        self.location = make_location(s.attention, n, grid)
+        self.draw = make_draw(s.attention)
         self.gate = nn.Linear(n, 1) if s.attention.gate else None  # f_beta
+        self.sentinel = Sentinel(n, size, s.attention.temperature) if s.attention.sentinel else NoSentinel()
+        self.place = PLACES[s.attention.place]
         # The first layer's gates, in three parts: the words' part is computed for a whole caption at once.
         self.from_word = nn.Linear(m, 4 * n)
-        self.from_context = nn.Linear(size + n, 4 * n, bias=False)  # [z_t; h_{t-1}]
+        self.from_context = nn.Linear(self.place.contexts * size + n, 4 * n, bias=False)  # [z_t; h_{t-1}]
         self.upper = nn.ModuleList(nn.Linear(2 * n, 4 * n) for _ in range(s.layers - 1))  # [h below; h_{t-1}]
         self.hidden_out = nn.Linear(n, m) if s.output_hidden else None  # L_h
         self.context_out = nn.Linear(size, m, bias=False) if s.output_context else None  # L_z
@@ -92,26 +155,16 @@ class Decoder(nn.Module):
 
     # --- decoding: one word at a time -------------------------------------------------------------
 
-    def annotate(self, annotations: Tensor) -> Tensor:
-        """The encoder's annotations as the decoder sees them, (B, L, D)."""
-        if annotations.shape[-1] != self.annotation_size:
-            raise CaptionerError(
-                f"annotations of width {annotations.shape[-1]} don't fit a decoder built for {self.annotation_size}"
-            )
-        if self.project is None:
-            return annotations
-        projected = F.relu(self.project(annotations))
-        return F.dropout(projected, self.settings.annotation_dropout, self.training)
-
     def begin(self, annotations: Tensor) -> tuple[Tensors, Tensors]:
         """The state before the first word: what an image's hypotheses share, and the one hypothesis."""
         a = self.annotate(annotations)
-        mean = a.mean(1, keepdim=True)  # (B, 1, D): one hypothesis
+        mean = self.pool(a)  # (B, 1, D): one hypothesis
         own = {}
         for i, (hidden, cell) in enumerate(zip(self.start_hidden, self.start_cell, strict=True)):
             own[f"h{i}"] = torch.tanh(hidden(mean))
             own[f"c{i}"] = torch.tanh(cell(mean))
-        return {"annotations": a, "keys": self.score.keys(a)}, own
+        shared = {"annotations": self.heads.values(a), "keys": self.score.keys(a)}
+        return shared, {**own, **self.location.begin(a)}
 
     def step(
         self,
@@ -123,7 +176,7 @@ class Decoder(nn.Module):
         chosen: Tensor | None = None,
     ) -> tuple[Tensor, Tensors, Glance]:
         """Feed the last words (B, K): logits of the next (B, K, V), the state after, where it looked."""
-        word = self._enter(words)  # (B, K, m)
+        word = self.enter(words)  # (B, K, m)
         own, hidden, z, glance = self.advance(shared, own, self.from_word(word), chosen=chosen, noise=noise)
         return self.words(word, hidden, z), own, glance
 
@@ -141,31 +194,42 @@ class Decoder(nn.Module):
 
         Returns the state after, h_t of the top layer, z_t and where it looked.
         """
-        h, c = own["h0"], own["c0"]
-        query = own[f"h{len(self.upper)}"]  # h_{t-1} of the top layer
-        alpha = F.softmax(self.score(shared["keys"], query) / self.settings.attention.temperature, -1)  # (B, K, L)
-        weights = alpha
-        if chosen is not None:  # hard: rows marked as chosen look at one place only
-            place = attention.choose(alpha, noise) if place is None else place
-            single = F.one_hot(place, alpha.shape[-1]).to(alpha.dtype)
-            mask = chosen.to(alpha.dtype).unsqueeze(-1)
-            weights = mask * single + (1 - mask) * alpha
-        z = attention.context(weights, shared["annotations"])  # (B, K, D)
+        look = partial(self.look, shared, chosen=chosen, noise=noise, place=place)
+        contexts, own, looked = self.place.before(look, own)
+        own, hidden = self.move(own, word, contexts)
+        z, own, glance = self.place.after(look, own, looked)
+        return own, hidden, z, glance
+
+    def look(
+        self, shared: Tensors, own: Tensors, *, chosen: Tensor | None, noise: Tensor | None, place: Tensor | None
+    ) -> tuple[Tensor, Tensors, Glance]:
+        """Attention from the top layer's state: z_t, the state with what is remembered, where it looked."""
+        query, memory = (own[f"{name}{len(self.upper)}"] for name in "hc")
+        scores = self.score(shared["keys"], query) / self.settings.attention.temperature  # (B, K, L)
+        alpha, kept = self.location(scores, query, own)
+        weights, place = self.draw(alpha, chosen, noise, place)
+        z = self.heads(weights, shared["annotations"])  # (B, K, D)
         if self.gate is not None:
             beta = torch.sigmoid(self.gate(query))  # (B, K, 1)
             z = beta * z
             gate = beta.squeeze(-1)
         else:
-            gate = torch.ones_like(alpha[..., 0])
-        gates = word + self.from_context(torch.cat([z, h], -1))
+            gate = torch.ones_like(query[..., 0])
+        z, gate = self.sentinel(z, gate, query, memory, scores, self.score)
+        return z, {**own, **kept}, Glance(self.heads.map(alpha), gate, place, chosen)
+
+    def move(self, own: Tensors, word: Tensor, contexts: list[Tensor]) -> tuple[Tensors, Tensor]:
+        """One step of the LSTM's layers: the state after and what the top layer says."""
+        h, c = own["h0"], own["c0"]
+        gates = word + self.from_context(torch.cat([*contexts, h], -1))
         h, c = _lstm(gates, c)
-        after = {"h0": h, "c0": c}
+        after = {**own, "h0": h, "c0": c}
         for i, layer in enumerate(self.upper, 1):
             below = F.dropout(h, self.settings.dropout, self.training)
             gates = layer(torch.cat([below, own[f"h{i}"]], -1))
             after[f"h{i}"], after[f"c{i}"] = _lstm(gates, own[f"c{i}"])
             h = after[f"h{i}"] + below  # residual; the recurrence itself stays without it
-        return after, h, z, Glance(alpha, gate, place, chosen)
+        return after, h
 
     def words(self, word: Tensor, hidden: Tensor, z: Tensor) -> Tensor:
         """Deep output: logits (..., V) from E y_{t-1}, h_t and z_t."""
@@ -195,12 +259,12 @@ class Decoder(nn.Module):
         places: Tensor | None = None,  # (B, K, C): look there in place of sampling
         own_words: float = 0.0,  # scheduled sampling: chance that a step is fed the model's own last word
     ) -> Reading:
-        _check_sizes(annotations, inputs, targets, lengths, chosen, places)
+        check_sizes(annotations, inputs, targets, lengths, chosen, places)
         shared, own = self.begin(annotations)
         images, captions = lengths.shape
-        own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
+        own = spread(own, captions)
         row = torch.arange(images * captions, device=inputs.device).view(images, captions)
-        word = self._enter(inputs) if own_words == 0 else None
+        word = self.enter(inputs) if own_words == 0 else None
         parts: dict[str, list[Tensor]] = {}
         said: Tensor | None = None
         for t in range(int(lengths.max())):
@@ -211,7 +275,7 @@ class Decoder(nn.Module):
             if word is not None:
                 now = word[:, :k, t]
             else:
-                now = self._enter(self._feed(inputs[:, :k, t], said, own_words, generator))
+                now = self.enter(self._feed(inputs[:, :k, t], said, own_words, generator))
             hard: dict[str, Tensor] = {}
             if chosen is not None:
                 hard["chosen"] = chosen[:, :k]
@@ -225,7 +289,7 @@ class Decoder(nn.Module):
                     said = self.words(now, hidden, z).softmax(-1)
             seen = {"word": now, "hidden": hidden, "z": z, "alpha": glance.alpha, "row": row[:, :k]}
             seen |= {"targets": targets[:, :k, t], "time": torch.full_like(row[:, :k], t)}
-            if glance.place is not None and chosen is not None:
+            if self.settings.attention.mode == "hard" and chosen is not None and glance.place is not None:
                 seen |= {"place": glance.place, "chosen": chosen[:, :k]}
             for name, value in seen.items():
                 parts.setdefault(name, []).append(value.flatten(0, 1)[live])
@@ -235,10 +299,6 @@ class Decoder(nn.Module):
             *(logits, real["targets"], real["row"], real["time"], real["alpha"]),
             *(real.get("place"), real.get("chosen")),
         )
-
-    def _enter(self, words: Tensor) -> Tensor:
-        """E y, with dropout in training."""
-        return F.dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
 
     @staticmethod
     def _feed(true: Tensor, said: Tensor | None, chance: float, generator: torch.Generator | None) -> Tensor:
@@ -251,7 +311,12 @@ class Decoder(nn.Module):
         return torch.where(coin, drawn, true)
 
 
-def _check_sizes(
+def spread(own: Tensors, count: int) -> Tensors:
+    """The state of one hypothesis as that of so many equal ones."""
+    return {name: state.expand(-1, count, *state.shape[2:]) for name, state in own.items()}
+
+
+def check_sizes(
     annotations: Tensor, inputs: Tensor, targets: Tensor, lengths: Tensor, chosen: Tensor | None, places: Tensor | None
 ) -> None:
     """Captions that don't fit each other or their images are an error that says both sizes."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner import bundle
-from captioner.model.decoder import Decoder
+from captioner.model.decoder import CaptionDecoder
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 
@@ -56,6 +56,8 @@ def export_graphs(network: Network, folder: Path) -> None:
     axes = {"words": both, "log_probabilities": both, "alpha": both, "gate": both}
     axes |= {name: {0: "B"} for name in shared_names} | dict.fromkeys(own_names, both)
     axes |= {f"next.{k}": both for k in own}
+    for name in network.decoder.growing:  # by one with every word
+        axes |= {f"own.{name}": {**both, 2: "T"}, f"next.{name}": {**both, 2: "T_next"}}
     if network.decoder.hard:
         values += [torch.zeros(2, 3, annotations.shape[1]), torch.tensor(1.0)]
         inputs += ["noise", "chosen"]
@@ -91,7 +93,7 @@ class _Step(nn.Module):
 
     def __init__(self, network: Network, shared: list[str], own: list[str]) -> None:
         super().__init__()
-        self.decoder: Decoder = network.decoder
+        self.decoder: CaptionDecoder = network.decoder
         self.shared, self.own = shared, own
 
     def forward(self, words: Tensor, *values: Tensor) -> tuple[Tensor, ...]:

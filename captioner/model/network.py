@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.decoder import Decoder
+from captioner.model.decoder import CaptionDecoder, Decoder
 from captioner.model.encoder import Encoder, flatten
 from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.model.transformer import TransformerDecoder
 
 
 class Network(nn.Module):
@@ -20,7 +21,8 @@ class Network(nn.Module):
         """`load=False` leaves the encoder's weights random, for a caller who loads all weights right after."""
         super().__init__()
         self.encoder = Encoder(encoder, load=load)
-        self.decoder = Decoder(model, self.encoder.size, vocabulary_size)
+        kind = {"lstm": Decoder, "transformer": TransformerDecoder}[model.decoder]
+        self.decoder: CaptionDecoder = kind(model, self.encoder.size, vocabulary_size, self.encoder.grid())
 
     def annotations(self, grid: Tensor) -> Tensor:
         """Annotations (B, L, D) of what the feature cache holds."""

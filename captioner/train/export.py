@@ -88,7 +88,7 @@ def _manifest(
     validation = config.training.validation
     return Manifest(
         name=name,
-        attention=config.model.attention.mode,
+        attention="hard" if network.decoder.hard else "soft",
         encoder=EncoderRecord(config.encoder.name, config.encoder.size, rows, cols, network.encoder.size, mean, std),
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
         licence=licence,

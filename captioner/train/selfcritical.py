@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.model import attention
-from captioner.model.decoder import Decoder, Reading
+from captioner.model.decoder import CaptionDecoder, Reading, spread
 from captioner.text import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus
@@ -43,7 +43,7 @@ class SelfCritical:
     """Draws captions, rewards them, and turns a reading of them into a loss."""
 
     def __init__(
-        self, settings: SelfCriticalSettings, decoder: Decoder, vocabulary: Vocabulary, corpus: Corpus
+        self, settings: SelfCriticalSettings, decoder: CaptionDecoder, vocabulary: Vocabulary, corpus: Corpus
     ) -> None:
         from captioner.metrics.cider import CiderReward
 
@@ -89,7 +89,7 @@ class SelfCritical:
 
 @torch.no_grad()
 def sample(
-    decoder: Decoder,
+    decoder: CaptionDecoder,
     annotations: Tensor,
     vocabulary: Vocabulary,
     *,
@@ -106,7 +106,7 @@ def sample(
     """
     shared, own = decoder.begin(annotations)
     images, device = len(annotations), annotations.device
-    own = {name: state.expand(-1, captions, -1) for name, state in own.items()}
+    own = spread(own, captions)
     words = torch.full((images, captions), vocabulary.start, device=device)
     done = torch.zeros_like(words, dtype=torch.bool)
     said, places = [], []
