@@ -104,8 +104,8 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> ModelSettings:
-        for clash in clashes(self):
-            raise ValueError(clash)
+        if found := list(clashes(self)):
+            raise ValueError("; and ".join(found))
         return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -167,6 +168,16 @@ class Config(Settings):
     model: ModelSettings = Field(default_factory=lambda: ModelSettings())
     training: TrainingSettings = Field(default_factory=lambda: TrainingSettings())
 
+    @model_validator(mode="after")
+    def _can_be_trained(self) -> Config:
+        if self.model.decoder == "transformer" and self.training.scheduled_sampling.increase:
+            raise ValueError(
+                "model.decoder=transformer clashes with training.scheduled_sampling.increase="
+                f"{self.training.scheduled_sampling.increase}: it reads whole captions at once and can't be fed its "
+                "own last words; set training.scheduled_sampling.increase=0"
+            )
+        return self
+
     def path(self, relative: Path) -> Path:
         """A path of the data section, below `data.root` unless absolute."""
         return self.data.root.expanduser() / relative.expanduser()
@@ -244,7 +255,17 @@ def _explain(problem: Any) -> str:
     if problem["type"] == "missing":
         return f"{key} is missing"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{key or 'config'}: {message[0].lower() + message[1:]}, got {problem.get('input')!r}"
+    message = message[0].lower() + message[1:]
+    if problem["type"] == "value_error":  # of settings that don't fit each other: the sentence names them
+        return f"{key or 'config'}: {message}"
+    close = nearest(str(problem["input"]), _choices(problem)) if problem["type"] == "literal_error" else []
+    hint = f". Did you mean {close[0]!r}?" if close else ""
+    return f"{key or 'config'}: {message}, got {problem.get('input')!r}{hint}"
+
+
+def _choices(problem: Any) -> list[str]:
+    """What a setting that takes one of several words takes, of pydantic's sentence: 'soft', 'hard' or 'gumbel'."""
+    return re.findall(r"'([^']*)'", problem["ctx"]["expected"])
 
 
 def _keys(place: list[str]) -> list[str]:

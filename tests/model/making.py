@@ -81,12 +81,13 @@ def make_decoder(
     seed: int = 0,
     scale: float = 1.0,
     attention: dict[str, Any] | None = None,
+    grid: tuple[int, int] | None = None,
     **settings: Any,
 ) -> Decoder:
     """A small decoder in double precision and eval mode; every size is another one, so that none can be mixed up."""
     sizes = {"annotation_size": 6, "embedding_size": 4, "hidden_size": 7, "dropout": 0.0}
     model = ModelSettings.model_validate({**sizes, "attention": {"size": 8, **(attention or {})}, **settings})
-    decoder = Decoder(model, annotation_width, words).double().eval()
+    decoder = Decoder(model, annotation_width, words, grid).double().eval()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in decoder.parameters():

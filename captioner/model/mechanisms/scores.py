@@ -60,11 +60,14 @@ class DotScore(Score):
 
 
 class ScaledDotScore(Score):
-    """e_ti = (W_a a_i + b) . W_h h / sqrt(A): the root keeps the scores' spread the same whatever the width."""
+    """e_ti = W_a a_i . W_h h / sqrt(A): the root keeps the scores' spread the same whatever the width.
+
+    No b: it would add the same to the scores of all places, which a softmax doesn't see.
+    """
 
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
-        self.key = nn.Linear(annotation_size, size)  # W_a, b
+        self.key = nn.Linear(annotation_size, size, bias=False)  # W_a
         self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
         self.scale: float = size**-0.5
 

@@ -1,0 +1,195 @@
+"""Every choice of the family with every other: built, trained for a few steps, exported, decoded by both backends.
+
+All combinations would be thousands. The models below hold every *pair* of choices that any allowed model can hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from captioner import bundle, overlay
+from captioner.manifest import EncoderRecord, Manifest
+from captioner.model import objective
+from captioner.model.backend import load_backend
+from captioner.model.export import WEIGHTS, export_graphs
+from captioner.model.network import Network
+from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.pipeline import Captioner
+from captioner.runtime import OnnxBackend
+from captioner.search import SearchOptions, search
+from tests.model.making import EXAMPLES, SHALLOW, VOCABULARY, lively, make_captions, noise_pixels
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "attention.score": ("additive", "dot", "scaled_dot", "general", "cosine", "gaussian", "gaussian, learned"),
+    "attention.heads": (1, 2),
+    "attention.location": ("none", "ntm", "coverage", "both"),
+    "attention.mode": ("soft", "hard", "gumbel"),
+    "attention.place": ("before", "after", "both"),
+    "attention.sentinel": (False, True),
+    "attention.gate": (True, False),
+    "pool": ("mean", "attention"),
+    "context": ("none", "positions", "lstm", "self_attention"),
+    "decoder": ("lstm", "transformer"),
+    "layers": (1, 2),
+}
+Row = tuple[Any, ...]  # one choice of each
+
+
+def settings(row: Row) -> dict[str, Any]:
+    raw: dict[str, Any] = {"annotation_size": 8, "embedding_size": 8, "hidden_size": 8}
+    raw |= {"context_heads": 2, "dropout": 0.0, "attention": {"size": 8}}
+    for name, choice in zip(CHOICES, row, strict=True):
+        if name.startswith("attention."):
+            raw["attention"][name.removeprefix("attention.")] = choice
+        else:
+            raw[name] = choice
+    if raw["attention"]["score"] == "gaussian, learned":
+        raw["attention"] |= {"score": "gaussian", "learn_width": True}
+    return raw
+
+
+def allowed(row: Row) -> bool:
+    try:
+        ModelSettings.model_validate(settings(row))
+    except ValidationError:
+        return False
+    return True
+
+
+def pairs(row: Row) -> set[tuple[int, Any, int, Any]]:
+    return {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(row)), 2)}
+
+
+EVERY = list(itertools.product(*CHOICES.values()))
+ALLOWED = [row for row in EVERY if allowed(row)]
+
+
+def cover() -> list[Row]:
+    """Few allowed rows that hold all pairs of all allowed rows, found greedily."""
+    drawn = random.Random(0)
+    left = set().union(*map(pairs, ALLOWED))
+    rows = []
+    while left:
+        pool = drawn.sample(ALLOWED, 300)
+        best = max(pool, key=lambda row: len(pairs(row) & left))
+        if not pairs(best) & left:  # what is left is rare: look for it
+            wanted = min(left, key=str)
+            best = next(row for row in ALLOWED if wanted in pairs(row))
+        rows.append(best)
+        left -= pairs(best)
+    return rows
+
+
+ROWS = cover()
+
+
+def told(row: Row) -> str:
+    first = [choices[0] for choices in CHOICES.values()]
+    other = [f"{k.rpartition('.')[2]}={c}" for k, c, d in zip(CHOICES, row, first, strict=True) if c != d]
+    return " ".join(other) or "the paper's"
+
+
+def test_every_pair_of_choices_is_tried_or_refused_with_both_settings_named():
+    tried = set().union(*map(pairs, ROWS))
+    for (i, a), (j, b) in itertools.combinations(enumerate(CHOICES.values()), 2):
+        for one, other in itertools.product(a, b):
+            if (i, one, j, other) in tried:
+                continue
+            row = [choices[0] for choices in CHOICES.values()]
+            row[list(CHOICES).index("attention.score")] = "scaled_dot" if "transformer" in (one, other) else "additive"
+            row[list(CHOICES).index("attention.gate")] = "transformer" not in (one, other)
+            row[i], row[j] = one, other
+            with pytest.raises(ValidationError, match=r"model\.\S+ clashes with model\.\S+: .*; set ") as refused:
+                ModelSettings.model_validate(settings(tuple(row)))
+            for name in (list(CHOICES)[i], list(CHOICES)[j]):
+                assert f"model.{name}=" in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def encoded() -> tuple[torch.Tensor, np.ndarray]:
+    """Annotations to train on, and the pixels they are of."""
+    pixels = noise_pixels(3, 32)
+    return make(ALLOWED[0]).encode(pixels).detach(), pixels.numpy()
+
+
+def make(row: Row) -> Network:
+    torch.manual_seed(1)
+    encoder = EncoderSettings(name="efficientnet_lite0", weights="none", **SHALLOW)
+    network = Network(encoder, ModelSettings.model_validate(settings(row)), len(VOCABULARY))
+    lively(network.encoder)
+    return network
+
+
+def train(network: Network, annotations: torch.Tensor) -> list[float]:
+    """A few steps on a few captions: what the words cost before each."""
+    decoder = network.decoder.train()
+    captions = make_captions([[6, 3], [5, 4], [4, 2]], len(VOCABULARY))
+    optimizer = torch.optim.Adam(decoder.parameters(), 0.02)
+    chosen = torch.tensor([[True, False]] * 3) if decoder.hard else None
+    losses = []
+    for step in range(4):
+        reading = decoder(annotations, *captions, chosen=chosen, generator=torch.Generator().manual_seed(step))
+        found = objective.loss(reading, 6, doubly_stochastic=0.1, baseline=-2.0, reward=0.1)
+        optimizer.zero_grad()
+        found.total.backward()
+        still = [k for k, p in decoder.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+        assert not still, "weights that nothing depends on"
+        optimizer.step()
+        losses.append(float(found.nll))
+    return losses
+
+
+def bundled(network: Network, folder: Path) -> bundle.Bundle:
+    export_graphs(network, folder)
+    encoder = network.encoder
+    record = EncoderRecord(
+        encoder.settings.name, encoder.settings.size, *encoder.grid(), encoder.size, (127.0,) * 3, (128.0,) * 3
+    )
+    parts = {"encoder": encoder.settings, "model": network.decoder.settings}
+    manifest = Manifest(
+        name="tiny",
+        attention="hard" if network.decoder.hard else "soft",
+        encoder=record,
+        training_data="nothing",
+        licence="CC0-1.0",
+        settings={name: part.model_dump(mode="json") for name, part in parts.items()},
+    )
+    files = {name: folder / name for name in ("encoder.onnx", "begin.onnx", "decoder.onnx", WEIGHTS)}
+    return bundle.write(folder / "tiny", files, manifest, VOCABULARY)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=told)
+def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, encoded, tmp_path):
+    annotations, pixels = encoded
+    network = make(row)
+    losses = train(network, annotations)
+    assert losses[-1] < losses[0]
+    made = bundled(network, tmp_path)
+    light, heavy = OnnxBackend(made, threads=1), load_backend(made, "cpu")
+    looks = ("expected", "sampled") if network.decoder.hard else ("expected",)
+    for look in looks:
+        how = SearchOptions(beam=3, max_length=7, look=look)
+        ours, theirs = (search(backend, backend.encode(pixels), how) for backend in (light, heavy))
+        for (a, *_), (b, *_) in zip(ours, theirs, strict=True):
+            assert a.words == b.words
+            assert a.alphas == pytest.approx(b.alphas, abs=1e-4)
+            assert a.gates == pytest.approx(b.gates, abs=1e-4)
+            assert a.alphas.sum(1) == pytest.approx(1.0, abs=1e-4)
+            if look == "sampled":
+                assert a.places is not None and b.places is not None and a.places.tolist() == b.places.tolist()
+
+
+def test_a_transformers_maps_become_an_overlay(tmp_path):
+    row = next(row for row in ROWS if "transformer" in row)
+    made = bundled(make(row), tmp_path)
+    caption = Captioner.load(made.folder)(EXAMPLES / "cat.jpg", min_length=3)
+    assert len(caption.words) >= 3 and caption.words[0].alpha.shape == (4, 4)
+    assert overlay.sheet(caption).width > 100
