@@ -18,8 +18,15 @@ from captioner.model.mechanisms.draw import StraightThrough
 from captioner.model.mechanisms.heads import ManyHeads
 from captioner.model.mechanisms.location import ByContent, ByLocation, Coverage
 from captioner.model.mechanisms.pool import AttentionPool
-from captioner.model.mechanisms.scores import CosineScore, DotScore, GaussianScore, GeneralScore, ScaledDotScore
-from captioner.model.mechanisms.scores import HeadScores, make_score
+from captioner.model.mechanisms.scores import (
+    CosineScore,
+    DotScore,
+    GaussianScore,
+    GeneralScore,
+    HeadScores,
+    ScaledDotScore,
+    make_score,
+)
 from captioner.model.mechanisms.sentinel import Sentinel
 from captioner.model.settings import AttentionSettings
 from tests.model.making import make_annotations, make_captions, make_decoder, of_row
