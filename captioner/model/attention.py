@@ -13,6 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from captioner.model.quick import StepLinear
+
 
 class AdditiveScore(nn.Module):
     """e_ti of all places, for all captions of an image at once."""
@@ -20,7 +22,7 @@ class AdditiveScore(nn.Module):
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_size, size)  # W_a, b
-        self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
+        self.query = StepLinear(hidden_size, size, bias=False)  # W_h
         self.weight = nn.Linear(size, 1, bias=False)  # w
 
     def keys(self, annotations: Tensor) -> Tensor:
