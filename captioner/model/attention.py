@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from captioner.model.quick import StepLinear
+
 
 @dataclass(frozen=True)
 class Glance:
@@ -44,7 +46,7 @@ class AdditiveScore(Score):
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_size, size)  # W_a, b
-        self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
+        self.query = StepLinear(hidden_size, size, bias=False)  # W_h
         self.weight = nn.Linear(size, 1, bias=False)  # w
 
     def keys(self, annotations: Tensor) -> Tensor:

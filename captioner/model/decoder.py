@@ -30,6 +30,7 @@ from captioner.model.mechanisms.place import PLACES
 from captioner.model.mechanisms.pool import AttentionPool, MeanPool
 from captioner.model.mechanisms.scores import make_score
 from captioner.model.mechanisms.sentinel import NoSentinel, Sentinel
+from captioner.model.quick import StepLinear, dropout, over_steps
 from captioner.model.settings import ModelSettings
 
 Tensors = dict[str, Tensor]
@@ -94,12 +95,12 @@ class CaptionDecoder(nn.Module):
             )
         if self.project is not None:
             annotations = F.relu(self.project(annotations))
-            annotations = F.dropout(annotations, self.settings.annotation_dropout, self.training)
+            annotations = dropout(annotations, self.settings.annotation_dropout, self.training)
         return self.context(annotations)  # type: ignore[no-any-return]
 
     def enter(self, words: Tensor) -> Tensor:
         """E y, with dropout in training."""
-        return F.dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
+        return dropout(self.embedding(words), self.settings.embedding_dropout, self.training)
 
 
 class Decoder(CaptionDecoder):
@@ -131,9 +132,9 @@ class Decoder(CaptionDecoder):
         self.sentinel = Sentinel(n, size, s.attention.temperature) if s.attention.sentinel else NoSentinel()
         self.place = PLACES[s.attention.place]
         # The first layer's gates, in three parts: the words' part is computed for a whole caption at once.
-        self.from_word = nn.Linear(m, 4 * n)
-        self.from_context = nn.Linear(self.place.contexts * size + n, 4 * n, bias=False)  # [z_t; h_{t-1}]
-        self.upper = nn.ModuleList(nn.Linear(2 * n, 4 * n) for _ in range(s.layers - 1))  # [h below; h_{t-1}]
+        self.from_word = StepLinear(m, 4 * n)
+        self.from_context = StepLinear(self.place.contexts * size + n, 4 * n, bias=False)  # [z_t; h_{t-1}]
+        self.upper = nn.ModuleList(StepLinear(2 * n, 4 * n) for _ in range(s.layers - 1))  # [h below; h_{t-1}]
         self.hidden_out = nn.Linear(n, m) if s.output_hidden else None  # L_h
         self.context_out = nn.Linear(size, m, bias=False) if s.output_context else None  # L_z
         self.output = nn.Linear(m, vocabulary_size)  # L_o
@@ -225,7 +226,7 @@ class Decoder(CaptionDecoder):
         h, c = _lstm(gates, c)
         after = {**own, "h0": h, "c0": c}
         for i, layer in enumerate(self.upper, 1):
-            below = F.dropout(h, self.settings.dropout, self.training)
+            below = dropout(h, self.settings.dropout, self.training)
             gates = layer(torch.cat([below, own[f"h{i}"]], -1))
             after[f"h{i}"], after[f"c{i}"] = _lstm(gates, own[f"c{i}"])
             h = after[f"h{i}"] + below  # residual; the recurrence itself stays without it
@@ -243,7 +244,7 @@ class Decoder(CaptionDecoder):
         total = parts[0]
         for part in parts[1:]:
             total = total + part
-        return self.output(F.dropout(total, self.settings.dropout, self.training))  # type: ignore[no-any-return]
+        return self.output(dropout(total, self.settings.dropout, self.training))  # type: ignore[no-any-return]
 
     # --- training: whole captions under teacher forcing -------------------------------------------
 
@@ -267,32 +268,34 @@ class Decoder(CaptionDecoder):
         word = self.enter(inputs) if own_words == 0 else None
         parts: dict[str, list[Tensor]] = {}
         said: Tensor | None = None
-        for t in range(int(lengths.max())):
-            alive = lengths > t
-            k = int(alive.any(0).nonzero().max()) + 1  # captions after the k-th have all ended
-            live = alive[:, :k].flatten().nonzero().squeeze(1)
-            own = {name: state[:, :k] for name, state in own.items()}
-            if word is not None:
-                now = word[:, :k, t]
-            else:
-                now = self.enter(self._feed(inputs[:, :k, t], said, own_words, generator))
-            hard: dict[str, Tensor] = {}
-            if chosen is not None:
-                hard["chosen"] = chosen[:, :k]
-                if places is not None:
-                    hard["place"] = places[:, :k, t]
+        with over_steps(self):
+            for t in range(int(lengths.max())):
+                alive = lengths > t
+                k = int(alive.any(0).nonzero().max()) + 1  # captions after the k-th have all ended
+                live = alive[:, :k].flatten().nonzero().squeeze(1)
+                own = {name: state[:, :k] for name, state in own.items()}
+                if word is not None:
+                    now = word[:, :k, t]
                 else:
-                    hard["noise"] = attention.gumbel((images, k, annotations.shape[1]), generator, annotations)
-            own, hidden, z, glance = self.advance(shared, own, self.from_word(now), **hard)
-            if word is None:
-                with torch.no_grad():
-                    said = self.words(now, hidden, z).softmax(-1)
-            seen = {"word": now, "hidden": hidden, "z": z, "alpha": glance.alpha, "row": row[:, :k]}
-            seen |= {"targets": targets[:, :k, t], "time": torch.full_like(row[:, :k], t)}
-            if self.settings.attention.mode == "hard" and chosen is not None and glance.place is not None:
-                seen |= {"place": glance.place, "chosen": chosen[:, :k]}
-            for name, value in seen.items():
-                parts.setdefault(name, []).append(value.flatten(0, 1)[live])
+                    now = self.enter(self._feed(inputs[:, :k, t], said, own_words, generator))
+                hard: dict[str, Tensor] = {}
+                if chosen is not None:
+                    hard["chosen"] = chosen[:, :k]
+                    if places is not None:
+                        hard["place"] = places[:, :k, t]
+                    else:
+                        hard["noise"] = attention.gumbel((images, k, annotations.shape[1]), generator, annotations)
+                own, hidden, z, glance = self.advance(shared, own, self.from_word(now), **hard)
+                if word is None:
+                    with torch.no_grad():
+                        said = self.words(now, hidden, z).softmax(-1)
+                seen = {"word": now, "hidden": hidden, "z": z, "alpha": glance.alpha, "row": row[:, :k]}
+                seen |= {"targets": targets[:, :k, t], "time": torch.full_like(row[:, :k], t)}
+                if self.settings.attention.mode == "hard" and chosen is not None and glance.place is not None:
+                    seen |= {"place": glance.place, "chosen": chosen[:, :k]}
+                for name, value in seen.items():
+                    rows = value.flatten(0, 1)
+                    parts.setdefault(name, []).append(rows if len(live) == len(rows) else rows[live])
         real = {name: torch.cat(values) for name, values in parts.items()}
         logits = self.words(real["word"], real["hidden"], real["z"])
         return Reading(

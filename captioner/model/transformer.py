@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
@@ -23,6 +22,7 @@ from captioner.model.attention import Glance
 from captioner.model.decoder import CaptionDecoder, Reading, Tensors, check_sizes
 from captioner.model.mechanisms.blocks import Attend, FeedForward, waves
 from captioner.model.mechanisms.context import make_context
+from captioner.model.quick import dropout
 from captioner.model.settings import ModelSettings
 
 
@@ -51,7 +51,7 @@ class DecoderBlock(nn.Module):
         return x, alpha.mean(1).reshape(*x.shape[:3], -1), seen
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
 
 class TransformerDecoder(CaptionDecoder):
@@ -135,7 +135,7 @@ class TransformerDecoder(CaptionDecoder):
 
     def words(self, hidden: Tensor) -> Tensor:
         """Logits (..., V)."""
-        return self.output(F.dropout(self.norm(hidden), self.settings.dropout, self.training))  # type: ignore[no-any-return]
+        return self.output(dropout(self.norm(hidden), self.settings.dropout, self.training))  # type: ignore[no-any-return]
 
     def _at(self, time: Tensor) -> Tensor:
         """The wave of a time, as long as a word's embedding is."""

@@ -30,7 +30,7 @@ from captioner.model.backend import TorchBackend
 from captioner.model.decoder import Reading
 from captioner.model.network import Network
 from captioner.text import Vocabulary
-from captioner.train import checkpoint, schedule
+from captioner.train import checkpoint, precision, schedule
 from captioner.train import config as configs
 from captioner.train.average import Average
 from captioner.train.bar import Bar, clock
@@ -39,6 +39,7 @@ from captioner.train.corpus import StepPlan, plan, tensors
 from captioner.train.distributed import Team
 from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.journal import Journal
+from captioner.train.memory import keep_memory
 from captioner.train.selfcritical import SelfCritical
 from captioner.train.setup import Origin, make_optimizer, prepare
 from captioner.train.validation import validate
@@ -75,6 +76,9 @@ class Reader(nn.Module):
 
 def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> Progress:
     """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
+    precision.check(config.training.precision, team.device.type)
+    if team.device.type == "cpu":
+        keep_memory()
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.seed)

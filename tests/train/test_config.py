@@ -43,7 +43,7 @@ def test_the_papers_settings_are_the_papers() -> None:
         assert config.training.validation.patience is not None  # early stopping
 
 
-DEFAULT = ROOT / "configs" / "default.yaml"
+DEFAULT = ROOT / "configs" / "coco_soft.yaml"
 
 
 def test_changes_reach_nested_settings_list_items_and_sections_left_out() -> None:
@@ -99,7 +99,7 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
     ],
 )
 def test_a_wrong_change_says_what_is_allowed(change: str, said: str) -> None:
-    with pytest.raises(UsageError, match=r"configs/default\.yaml: |--set ") as raised:
+    with pytest.raises(UsageError, match=r"configs/coco_soft\.yaml: |--set ") as raised:
         load(DEFAULT, [change])
     assert said in str(raised.value)
 

@@ -18,10 +18,12 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.model import objective
 from captioner.train import checkpoint
 from captioner.train import loop as loops
+from captioner.train import precision as precision_module
 from captioner.train.average import Average
 from captioner.train.corpus import StepPlan
 from captioner.train.distributed import Team
 from captioner.train.loop import Loop
+from captioner.train.precision import works_on_cpu
 from captioner.train.run import start
 from captioner.train.setup import make_optimizer, prepare
 from tests.train import making
@@ -399,6 +401,8 @@ def test_augmentation_crops_little_and_mirrors_half_the_time() -> None:
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_autocast_runs_and_comes_close(precision: str, shapes: Path, tmp_path: Path) -> None:
+    if not works_on_cpu(precision):
+        pytest.skip(f"{precision} ends in an illegal instruction on this processor")
     how = {**NO_DROPOUT, "training__epochs": 1}
     exact, rows = run(shapes, tmp_path / "exact", **how)
     mixed, other = run(shapes, tmp_path / "mixed", **how, training__precision=precision)
@@ -406,6 +410,18 @@ def test_autocast_runs_and_comes_close(precision: str, shapes: Path, tmp_path: P
     assert found != loss
     assert found == pytest.approx(loss, rel=0.02)
     assert all(mixed[name].dtype == value.dtype for name, value in exact.items())
+
+
+def test_a_precision_that_kills_the_process_is_refused(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision_module, "_PROBE", "import os; os.abort()  # {kind}")
+    works_on_cpu.cache_clear()
+    try:
+        with pytest.raises(UsageError, match="bfloat16 ends in an illegal instruction"):
+            run(shapes, tmp_path / "run", training__precision="bfloat16")
+    finally:
+        works_on_cpu.cache_clear()
 
 
 def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

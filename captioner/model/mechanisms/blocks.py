@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from captioner.model.quick import dropout
+
 
 class Attend(nn.Module):
     """Queries (N, T, n) look at keys and values (N, S, n), H heads at once."""
@@ -47,7 +49,7 @@ class FeedForward(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.narrow(F.dropout(F.relu(self.wide(x)), self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.narrow(dropout(F.relu(self.wide(x)), self.dropout, self.training))  # type: ignore[no-any-return]
 
 
 class EncoderBlock(nn.Module):
@@ -61,8 +63,8 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         normed = self.attend_norm(x)
-        x = x + F.dropout(self.attend(normed, self.attend.pair(normed))[0], self.dropout, self.training)
-        return x + F.dropout(self.feed(self.feed_norm(x)), self.dropout, self.training)
+        x = x + dropout(self.attend(normed, self.attend.pair(normed))[0], self.dropout, self.training)
+        return x + dropout(self.feed(self.feed_norm(x)), self.dropout, self.training)
 
 
 def waves(position: Tensor, size: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
 from captioner.model.attention import context
+from captioner.model.quick import StepLinear
 
 
 class OneHead(nn.Module):
@@ -43,7 +44,7 @@ class ManyHeads(OneHead):
             )
         self.count = heads
         self.value = nn.Linear(size, size, bias=False)  # W_1 ... W_H
-        self.mix = nn.Linear(size, size)  # W_o
+        self.mix = StepLinear(size, size)  # W_o
 
     def values(self, annotations: Tensor) -> Tensor:
         return self.value(annotations)  # type: ignore[no-any-return]

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
+from captioner.model.quick import StepLinear
 from captioner.model.settings import AttentionSettings
 
 Tensors = dict[str, Tensor]
@@ -44,7 +45,7 @@ class ByLocation(ByContent):
     def __init__(self, hidden_size: int, heads: int, grid: tuple[int, int]) -> None:
         super().__init__()
         self.heads, self.grid = heads, grid
-        self.control = nn.Linear(hidden_size, heads * (2 + len(SHIFTS)))  # of g, gamma and s
+        self.control = StepLinear(hidden_size, heads * (2 + len(SHIFTS)))  # of g, gamma and s
 
     def begin(self, annotations: Tensor) -> Tensors:
         rows, cols = self.grid
@@ -77,7 +78,7 @@ class Coverage(ByContent):
 
     def __init__(self, hidden_size: int, heads: int, inner: ByContent) -> None:
         super().__init__()
-        self.weight = nn.Linear(hidden_size, heads)  # w, b
+        self.weight = StepLinear(hidden_size, heads)  # w, b
         self.inner = inner
 
     def begin(self, annotations: Tensor) -> Tensors:

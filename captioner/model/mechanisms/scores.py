@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
 from captioner.model.attention import AdditiveScore, Score
+from captioner.model.quick import StepLinear
 from captioner.model.settings import AttentionSettings
 
 
@@ -68,7 +69,7 @@ class ScaledDotScore(Score):
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_size, size, bias=False)  # W_a
-        self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
+        self.query = StepLinear(hidden_size, size, bias=False)  # W_h
         self.scale: float = size**-0.5
 
     def keys(self, annotations: Tensor) -> Tensor:
@@ -99,8 +100,8 @@ class CosineScore(Score):
     def __init__(self, annotation_size: int, hidden_size: int, size: int) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_size, size)  # W_a, b
-        self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
-        self.sharpness = nn.Linear(hidden_size, 1)  # w, b
+        self.query = StepLinear(hidden_size, size, bias=False)  # W_h
+        self.sharpness = StepLinear(hidden_size, 1)  # w, b
         nn.init.constant_(self.sharpness.bias, 4.0)  # a cosine is at most 1: with less, first maps are flat
 
     def keys(self, annotations: Tensor) -> Tensor:
@@ -120,7 +121,7 @@ class GaussianScore(Score):
     def __init__(self, annotation_size: int, hidden_size: int, size: int, width: float, *, learned: bool) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_size, size)  # W_a, b
-        self.query = nn.Linear(hidden_size, size, bias=False)  # W_h
+        self.query = StepLinear(hidden_size, size, bias=False)  # W_h
         log_width = torch.tensor([math.log(width)])  # its logarithm, so that a width stays positive
         if learned:
             self.log_width = nn.Parameter(log_width)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.model.attention import Score
+from captioner.model.quick import StepLinear
 
 
 class NoSentinel(nn.Module):
@@ -30,8 +31,8 @@ class Sentinel(NoSentinel):
     def __init__(self, hidden_size: int, size: int, temperature: float) -> None:
         super().__init__()
         self.temperature = temperature  # that the places' scores were divided by
-        self.gate = nn.Linear(hidden_size, hidden_size)  # W_s
-        self.project = nn.Linear(hidden_size, size)  # W
+        self.gate = StepLinear(hidden_size, hidden_size)  # W_s
+        self.project = StepLinear(hidden_size, size)  # W
 
     def forward(
         self, z: Tensor, gate: Tensor, query: Tensor, memory: Tensor, scores: Tensor, score: Score

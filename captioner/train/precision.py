@@ -1,0 +1,30 @@
+"""Does this machine do half precision? Some virtual machines say so and die of an illegal instruction."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+from captioner.errors import UsageError
+
+_PROBE = """
+import torch
+x = torch.ones(32, 64, dtype=torch.{kind}, requires_grad=True)
+torch.nn.functional.linear(x, torch.ones(64, 64, dtype=torch.{kind})).sum().backward()
+"""
+
+
+@cache
+def works_on_cpu(kind: str) -> bool:
+    """Tried in a process of its own: an illegal instruction can't be caught."""
+    return subprocess.run([sys.executable, "-c", _PROBE.format(kind=kind)], capture_output=True).returncode == 0
+
+
+def check(kind: str, device: str) -> None:
+    """Refuse a precision that would end the program without a word."""
+    if kind != "float32" and device == "cpu" and not works_on_cpu(kind):
+        raise UsageError(
+            f"training.precision: {kind} ends in an illegal instruction on this processor, though it says it knows "
+            "it; use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 in the environment and try again"
+        )

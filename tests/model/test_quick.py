@@ -1,0 +1,105 @@
+"""The quick parts against torch's own."""
+
+import platform
+
+import pytest
+import torch
+from torch import nn
+
+from captioner.model.quick import StepLinear, dropout, over_steps
+from captioner.train.memory import keep_memory
+
+
+def twins(bias: bool) -> tuple[StepLinear, nn.Linear]:
+    torch.manual_seed(0)
+    quick, plain = StepLinear(5, 3, bias=bias).double(), nn.Linear(5, 3, bias=bias).double()
+    plain.load_state_dict(quick.state_dict())
+    return quick, plain
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_gradients_over_steps_are_those_of_plain_layers(bias: bool) -> None:
+    quick, plain = twins(bias)
+    start = torch.randn(2, 4, 5, dtype=torch.double)
+    found = []
+    for layer in (quick, plain):
+        x = start.clone().requires_grad_()
+        h = x
+        with over_steps(layer):
+            for k in (4, 4, 2):  # a recurrence whose rows end one after another
+                h = torch.tanh(torch.cat([layer(h[:, :k]), h[:, :k, :2]], -1))
+        (h**2).sum().backward()
+        found.append([x.grad, *(p.grad for p in layer.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_backward_may_come_in_two_halves_and_twice() -> None:
+    quick, plain = twins(False)
+    x = torch.randn(2, 3, 5, dtype=torch.double)
+    for layer in (quick, plain):
+        for _ in range(2):  # gradients add up over batches
+            with over_steps(layer):
+                y = layer(x) + layer(2 * x)
+            y.sum().backward()
+    torch.testing.assert_close(quick.weight.grad, plain.weight.grad)
+
+
+def test_without_gradients_it_is_a_plain_layer() -> None:
+    quick, plain = twins(True)
+    x = torch.randn(2, 3, 5, dtype=torch.double)
+    with torch.no_grad(), over_steps(quick):
+        torch.testing.assert_close(quick(x), plain(x))
+    quick.requires_grad_(False)
+    with over_steps(quick):
+        assert not quick(x).requires_grad
+
+
+def test_a_step_that_fails_leaves_the_layer_as_it_was() -> None:
+    quick, _ = twins(False)
+    with pytest.raises(RuntimeError), over_steps(quick):
+        quick(torch.zeros(2, 3, 4, dtype=torch.double))
+    assert quick._ticket is None
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_keeps_the_mean_and_drops_its_share(p: float) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(401, 503, requires_grad=True)  # no multiple of four
+    y = dropout(x, p, training=True)
+    assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.005)  # 5 standard deviations
+    assert y.mean().item() == pytest.approx(1, abs=0.01)
+    kept = y[y != 0]
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - p)), rtol=1e-4, atol=0)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, y.detach())
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    torch.manual_seed(0)
+    gone = (dropout(torch.ones(400_000), 0.5, training=True) == 0).double()
+    for shift in (1, 2, 3, 4):
+        both = (gone[:-shift] * gone[shift:]).mean().item()
+        assert both == pytest.approx(0.25, abs=0.004)
+
+
+def test_dropout_is_nothing_where_it_should_be() -> None:
+    x = torch.randn(3, 4)
+    assert dropout(x, 0.5, training=False) is x
+    torch.testing.assert_close(dropout(x, 0.0, training=True), x)
+
+
+def test_dropout_follows_the_seed() -> None:
+    x = torch.ones(100)
+    torch.manual_seed(7)
+    first = dropout(x, 0.5, training=True)
+    second = dropout(x, 0.5, training=True)
+    torch.manual_seed(7)
+    assert torch.equal(dropout(x, 0.5, training=True), first)
+    assert not torch.equal(first, second)
+
+
+def test_memory_settings_are_taken_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keep_memory() == (platform.libc_ver()[0] == "glibc")
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())  # a C library without mallopt
+    assert keep_memory() is False
