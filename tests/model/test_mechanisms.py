@@ -399,3 +399,20 @@ def test_with_the_defaults_first_weights_are_drawn_as_before_there_was_a_family(
     assert list(decoder.state_dict()) == expected
     for name in ("project", "score.key", "score.query", "score.weight", "gate", "hidden_out", "context_out"):
         assert torch.equal(decoder.get_submodule(name).weight, layers[name].weight), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"attention": {"score": "dot"}}, "annotations of width 5 with states of model.hidden_size=7"),
+        ({"attention": {"heads": 2}}, "heads=2 does not divide annotations of width 5"),
+        ({"context": "lstm"}, "5 wide ones don't divide"),
+        ({"attention": {"location": "ntm"}}, "needs the rows and columns"),
+        ({"context": "positions"}, "needs the rows and columns"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_the_encoder_is_refused_when_the_decoder_is_built(settings, said):
+    """Where annotations are not projected, the settings alone can't know their width."""
+    with pytest.raises(CaptionerError, match=said):
+        make_decoder(annotation_size=None, **settings)

@@ -1,0 +1,101 @@
+"""The attention family through the whole of training: config, loop, self-critical stage, export; and its refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from captioner.errors import UsageError
+from captioner.train.export import check_parity, export_run
+from captioner.train.run import start
+from tests.train import making
+
+TRANSFORMER = {
+    "model__decoder": "transformer",
+    "model__attention": {"score": "scaled_dot", "heads": 2, "gate": False},
+    "model__layers": 2,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "transformer": TRANSFORMER,
+    "transformer, self-critical": {**TRANSFORMER, "training__scst": {"start_epoch": 1, "samples": 2}},
+    "gumbel": {"model__attention": {"mode": "gumbel", "size": 8, "sentinel": True}},
+    "gumbel, self-critical": {
+        "model__attention": {"mode": "gumbel", "size": 8},
+        "training__scst": {"start_epoch": 1, "samples": 2},
+    },
+    "hard with memory": {"model__attention": {"mode": "hard", "size": 8, "location": "both", "place": "after"}},
+    "heads, own words": {
+        "model__attention": {"size": 8, "heads": 2, "location": "ntm"},
+        "model__context": "self_attention",
+        "training__scheduled_sampling": {"increase": 0.3},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_is_trained_validated_and_exported(kind: str, shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes, **KINDS[kind])
+    start(config, folder=tmp_path / "run", device="cpu")
+    told = [row["nll"] for row in making.rows(tmp_path / "run") if "nll" in row]
+    if "scst" not in str(KINDS[kind]):
+        assert told[-1] < told[0]
+    made = export_run(tmp_path / "run", tmp_path / "bundle")
+    assert made.manifest.attention == ("hard" if "gumbel" in kind or "hard" in kind else "soft")
+    assert check_parity(made) < 1e-4
+
+
+def test_an_unknown_choice_names_the_nearest(shapes: Path) -> None:
+    with pytest.raises(UsageError, match=r"model\.attention\.score: .* got 'aditive'\. Did you mean 'additive'\?"):
+        making.config(shapes, model__attention__score="aditive")
+    with pytest.raises(UsageError, match=r"model\.context: .* got 'zebra'$"):
+        making.config(shapes, model__context="zebra")
+
+
+CLASHES = {
+    "model.attention.heads=2 clashes with model.attention.mode=hard": {
+        "model__attention": {"heads": 2, "mode": "hard"}
+    },
+    "model.attention.place=both clashes with model.attention.mode=gumbel": {
+        "model__attention": {"place": "both", "mode": "gumbel"}
+    },
+    "model.attention.heads=3 clashes with model.attention.size=256": {"model__attention": {"heads": 3}},
+    "model.attention.score=dot clashes with model.annotation_size=12": {
+        "model__attention": {"score": "dot"},
+        "model__annotation_size": 12,
+    },
+    "model.attention.place=after clashes with model.output_context=false": {
+        "model__attention": {"place": "after"},
+        "model__output_context": False,
+    },
+    "model.attention.learn_width=true clashes with model.attention.score=additive": {
+        "model__attention": {"learn_width": True}
+    },
+    "model.context=lstm clashes with model.annotation_size=15": {
+        "model__context": "lstm",
+        "model__annotation_size": 15,
+    },
+    "model.context_heads=3 clashes with model.annotation_size=16": {
+        "model__context": "self_attention",
+        "model__context_heads": 3,
+    },
+    "model.decoder=transformer clashes with model.attention.score=additive": {"model__decoder": "transformer"},
+    "model.decoder=transformer clashes with training.scheduled_sampling.increase=0.1": {
+        **TRANSFORMER,
+        "training__scheduled_sampling": {"increase": 0.1},
+    },
+    "model.attention.heads=5 clashes with model.hidden_size=16": {
+        "model__decoder": "transformer",
+        "model__attention": {"score": "scaled_dot", "heads": 5, "gate": False},
+    },
+}
+
+
+@pytest.mark.parametrize("sentence", CLASHES)
+def test_settings_that_clash_are_refused_with_what_would_work(sentence: str, shapes: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        making.config(shapes, **CLASHES[sentence])
+    said = str(refused.value)
+    assert sentence in said
+    assert "; set " in said.partition(sentence)[2]
