@@ -77,4 +77,4 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
         beam=validation.beam, length_power=validation.length_power, max_length=validation.maximum_length
     )
     captioner = Captioner(TorchBackend(network, vocabulary, chosen), defaults)
-    return Subject(config.name, "run", config.model.attention.mode, captioner)
+    return Subject(config.name, "run", "hard" if network.decoder.hard else "soft", captioner)
