@@ -227,11 +227,13 @@ def _merge_padding(graph: Path, pixels: Tensor) -> None:
 
 
 def drop_unused(model: Any) -> None:
-    """Remove the nodes whose results nobody takes."""
+    """Remove the nodes whose results nobody takes, and then the weights that nobody reads."""
     while True:
         taken = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
         unused = [node for node in model.graph.node if not taken.intersection(node.output)]
         if not unused:
-            return
+            break
         for node in unused:
             model.graph.node.remove(node)
+    for tensor in [each for each in model.graph.initializer if each.name not in taken]:
+        model.graph.initializer.remove(tensor)
