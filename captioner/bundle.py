@@ -4,6 +4,7 @@
                  encoder.onnx        pixels -> annotations (or the encoder of a bundle beside this one)
                  begin.onnx          annotations -> the state before the first word
                  decoder.onnx        one word more
+                 *.int8.onnx         the last two with 8-bit matrices, for who would rather have it quick; optional
                  model.safetensors   the weights: the graphs point into it, and torch goes on training from it
                  vocabulary.json
                  README.md           the model card
@@ -63,6 +64,11 @@ def load(folder: Path) -> Bundle:
         _verify(folder, name, record, manifest.files)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     return Bundle(folder, manifest, vocabulary)
+
+
+def quick(graph: str) -> str:
+    """The name of a graph's copy with 8-bit matrices."""
+    return graph.replace(".onnx", ".int8.onnx")
 
 
 def read_manifest(folder: Path) -> Manifest:

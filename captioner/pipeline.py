@@ -81,22 +81,23 @@ class Captioner:
         cls,
         model: str | Path = "default",
         *,
-        backend: Literal["auto", "onnx", "torch"] = "auto",
+        backend: Literal["auto", "onnx", "int8", "torch"] = "auto",
         device: str | None = None,
         threads: int | None = None,
     ) -> Captioner:
         """Load a model by name or folder.
 
-        `auto` is onnxruntime, unless a `device` other than the CPU is asked for, which torch serves. `threads`
-        is for all work together; by default every processor is used.
+        `auto` is onnxruntime, unless a `device` other than the CPU is asked for, which torch serves. `int8` is
+        onnxruntime with 8-bit matrices in the decoder. `threads` is for all work together; by default every
+        processor is used.
         """
-        if backend not in ("auto", "onnx", "torch"):
-            raise unknown("backend", backend, ("auto", "onnx", "torch"))
+        if backend not in ("auto", "onnx", "int8", "torch"):
+            raise unknown("backend", backend, ("auto", "onnx", "int8", "torch"))
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads can do nothing; give 1 or more")
         folder = bundles.find(model)
         elsewhere = device is not None and device != "cpu"
-        if backend == "onnx" and elsewhere:
+        if backend in ("onnx", "int8") and elsewhere:
             raise UsageError(f"onnxruntime runs on the CPU here; give --backend torch for the device {device!r}")
         if backend == "torch" or (backend == "auto" and elsewhere):
             bundle = bundles.load(folder)
@@ -112,7 +113,7 @@ class Captioner:
             from captioner.runtime import OnnxBackend, processors
 
             # Threads that each run a graph of their own get more done than a graph that is run by all of them.
-            ready, workers = OnnxBackend(bundle, threads=1), threads or processors()
+            ready, workers = OnnxBackend(bundle, threads=1, int8=backend == "int8"), threads or processors()
         decoding = bundle.manifest.decoding
         defaults = SearchOptions(
             beam=decoding.beam,

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.backend import Annotations, Look, State, Step, gumbel_noise
-from captioner.bundle import BEGIN, DECODER, Bundle
-from captioner.errors import CaptionerError
+from captioner.bundle import BEGIN, DECODER, Bundle, quick
+from captioner.errors import CaptionerError, UsageError
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class OnnxState(State):
 class OnnxBackend:
     """A model ready to run on the CPU. It may be used by several threads at once."""
 
-    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
-        """`threads` is how many processors one call may use; all by default."""
+    def __init__(self, bundle: Bundle, threads: int | None = None, *, int8: bool = False) -> None:
+        """`threads` is how many processors one call may use; all by default. `int8` takes the 8-bit graphs."""
         manifest = bundle.manifest
         self.vocabulary = bundle.vocabulary
         self.image_size = manifest.encoder.image_size
@@ -55,9 +55,11 @@ class OnnxBackend:
         asked = ["words", *(["noise", "chosen"] if self.hard else [])]
         with ThreadPoolExecutor() as pool:  # loading a graph takes a tenth of a second, mostly outside Python
             several = threads or processors()
-            encoder = pool.submit(_session, bundle.encoder, several, ["pixels"], ["annotations"])
-            decoder = pool.submit(_session, bundle.path(DECODER), several, asked, told)
-            begin = pool.submit(_session, bundle.path(BEGIN), several, ["annotations"], [])
+            encoder = pool.submit(
+                _session, _graph(bundle, manifest.encoder.file, int8), several, ["pixels"], ["annotations"]
+            )
+            decoder = pool.submit(_session, _graph(bundle, DECODER, int8), several, asked, told)
+            begin = pool.submit(_session, _graph(bundle, BEGIN, int8), several, ["annotations"], [])
             self._encoder, self._decoder, self._begin = encoder.result(), decoder.result(), begin.result()
         self._begun = [output.name for output in self._begin.get_outputs()]
         self._after = [output.name for output in self._decoder.get_outputs()]
@@ -123,6 +125,14 @@ class OnnxBackend:
 def processors() -> int:
     """How many processors this process may use, which in a container is fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _graph(bundle: Bundle, name: str, int8: bool) -> Path:
+    if not int8:
+        return bundle.path(name)
+    if quick(name) not in bundle.manifest.files:
+        raise UsageError(f"the model {bundle.manifest.name!r} has no 8-bit graphs; `captioner export --int8` adds them")
+    return bundle.path(quick(name))
 
 
 def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from captioner import bundle
+from captioner import Captioner, bundle
+from captioner.errors import UsageError
 from captioner.manifest import EncoderRecord, Manifest
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
@@ -18,13 +19,15 @@ torch = pytest.importorskip("torch", reason="the torch backend is of the train h
 from captioner.model.backend import load_backend  # noqa: E402
 from captioner.model.export import WEIGHTS, export_graphs  # noqa: E402
 from captioner.model.network import Network  # noqa: E402
+from captioner.model.quantise import quantise_convolutions, quantise_products  # noqa: E402
 from captioner.model.settings import EncoderSettings, ModelSettings  # noqa: E402
+from captioner.train.export import int8_loss  # noqa: E402
 
 SIDE = 96
 VOCABULARY = Vocabulary(SPECIAL + tuple(f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)))
 
 
-def random_bundle(folder: Path, mode: str, layers: int = 1) -> bundle.Bundle:
+def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) -> bundle.Bundle:
     """An untrained decoder, with outputs sharp enough that captions differ between pictures and end."""
     torch.manual_seed(3)
     encoder = EncoderSettings(size=SIDE)
@@ -51,7 +54,12 @@ def random_bundle(folder: Path, mode: str, layers: int = 1) -> bundle.Bundle:
         licence="none",
         settings={"encoder": {"size": SIDE, "weights": "none"}, "model": model.model_dump(mode="json")},
     )
-    files = {name: folder / name for name in ("encoder.onnx", "begin.onnx", "decoder.onnx", WEIGHTS)}
+    if int8:
+        quantise_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
+        for graph in (bundle.BEGIN, bundle.DECODER):
+            quantise_products(folder / graph, folder / bundle.quick(graph))
+    graphs = [path.name for path in folder.glob("*.onnx") if "folded" not in path.name]
+    files = {name: folder / name for name in (*graphs, WEIGHTS)}
     return bundle.write(folder.parent / "random", files, manifest, VOCABULARY)
 
 
@@ -110,20 +118,37 @@ def test_both_backends_force_the_same(backends):
     same(*(force(each, each.encode(pixels), captions) for each in (light, full)))
 
 
-def test_int8_takes_the_matrices_and_changes_little(tmp_path):
+@pytest.fixture(scope="module", params=["soft", "hard"])
+def with_int8(request, tmp_path_factory):
+    return random_bundle(tmp_path_factory.mktemp("bundle") / "files", request.param, int8=True)
+
+
+def test_int8_takes_the_matrices_and_changes_little(with_int8):
     import onnx
 
-    from captioner.train.export import _quantise
-
-    made = random_bundle(tmp_path / "files", "soft")
-    exact = OnnxBackend(made)
-    _quantise(made.folder / "decoder.onnx")
-    operations = [node.op_type for node in onnx.load(made.folder / "decoder.onnx").graph.node]
-    assert sum("Integer" in each or "Quantize" in each for each in operations) >= 5
-    rough = OnnxBackend(made)
+    exact, rough = OnnxBackend(with_int8), OnnxBackend(with_int8, int8=True)
+    for graph, least in (("begin.int8.onnx", 3), ("decoder.int8.onnx", 5)):
+        operations = [node.op_type for node in onnx.load(with_int8.folder / graph).graph.node]
+        assert sum("MatMulInteger" in each for each in operations) >= least
+    operations = [node.op_type for node in onnx.load(with_int8.folder / "encoder.int8.onnx").graph.node]
+    assert "Conv" in operations and "Sub" not in operations  # the pixels go into the first convolution as they are
     captions = [[[5, 6, 7, 8, 9]] for _ in range(5)]
     pixels = pictures(5)
     ours, theirs = (force(each, each.encode(pixels), captions) for each in (exact, rough))
     for (a,), (b,) in zip(ours, theirs, strict=True):
         assert 0 < np.abs(a.log_probabilities - b.log_probabilities).max() < 0.5
         assert np.abs(a.alphas - b.alphas).max() < 0.1
+    assert 0 < int8_loss(with_int8) < 0.5
+
+
+def test_the_int8_backend_is_chosen_by_name(with_int8):
+    quick = Captioner.load(with_int8.folder, backend="int8")
+    assert quick(pictures(1)[0]).text
+    with pytest.raises(UsageError, match="--backend torch for the device"):
+        Captioner.load(with_int8.folder, backend="int8", device="cuda")
+
+
+def test_a_bundle_without_int8_graphs_says_how_to_get_them(tmp_path):
+    made = random_bundle(tmp_path / "files", "soft")
+    with pytest.raises(UsageError, match="'random' has no 8-bit graphs; `captioner export --int8` adds them"):
+        Captioner.load(made.folder, backend="int8")

@@ -11,7 +11,7 @@ from captioner.errors import UsageError
 from captioner.pipeline import Captioner
 from captioner.search import SearchOptions
 
-BackendName = Literal["auto", "onnx", "torch"]
+BackendName = Literal["auto", "onnx", "int8", "torch"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def load(
     """A bundle by name or folder, or a run folder."""
     path = Path(model).expanduser()
     if is_run(path):
-        if backend == "onnx":
+        if backend in ("onnx", "int8"):
             raise UsageError(
                 f"{path} is a training run, which torch runs; for onnxruntime, export it to a bundle first"
             )

@@ -66,7 +66,7 @@ def export_graphs(network: Network, folder: Path) -> None:
     step = _Step(network, list(shared), list(own))
     to_onnx(step, (words, *values), folder / "decoder.onnx", inputs, outputs, axes)
     for name in ("encoder.onnx", "begin.onnx", "decoder.onnx"):
-        _point_at_weights(folder / name, folder / WEIGHTS)
+        point_at_weights(folder / name, folder / WEIGHTS)
 
 
 class _Encoder(nn.Module):
@@ -154,7 +154,7 @@ def to_onnx(
         )
 
 
-def _point_at_weights(graph: Path, weights: Path) -> None:
+def point_at_weights(graph: Path, weights: Path) -> None:
     """Replace a graph's weights by pointers into the safetensors file, widened where they are stored in half."""
     import onnx
 
@@ -222,16 +222,18 @@ def _merge_padding(graph: Path, pixels: Tensor) -> None:
             own = next(attribute for attribute in convolution.attribute if attribute.name == "pads")
             own.ints[:] = [a + int(b) for a, b in zip(own.ints, (top, left, bottom, right), strict=True)]
             convolution.input[0] = node.input[0]
-    _drop_unused(model)
+    drop_unused(model)
     graph.write_bytes(model.SerializeToString())
 
 
-def _drop_unused(model: Any) -> None:
-    """Remove the nodes whose results nobody takes."""
+def drop_unused(model: Any) -> None:
+    """Remove the nodes whose results nobody takes, and then the weights that nobody reads."""
     while True:
         taken = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
         unused = [node for node in model.graph.node if not taken.intersection(node.output)]
         if not unused:
-            return
+            break
         for node in unused:
             model.graph.node.remove(node)
+    for tensor in [each for each in model.graph.initializer if each.name not in taken]:
+        model.graph.initializer.remove(tensor)

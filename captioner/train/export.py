@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from captioner import __version__, bundle
+from captioner import __version__, bundle, images
 from captioner.backend import Backend
 from captioner.errors import CaptionerError, UsageError
 from captioner.manifest import Decoding, EncoderRecord, Manifest
 from captioner.model.backend import TorchBackend, load_backend
 from captioner.model.export import WEIGHTS, export_graphs
 from captioner.model.network import Network, load_weights
+from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
-from captioner.search import SearchOptions, search
+from captioner.search import SearchOptions, force, search
 from captioner.text import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config as configs
 from captioner.train.config import Config
+from captioner.train.sources import read_split
 
+CALIBRATION = 64  # pictures
+CHECKED = SearchOptions(beam=3, max_length=12)
 TOLERANCE = 1e-4  # of alpha, between onnxruntime and torch
 GRAPHS = ("encoder.onnx", "begin.onnx", "decoder.onnx")
 
@@ -48,36 +54,59 @@ def export_run(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         export_graphs(network, folder)
+        graphs = list(GRAPHS)
         if int8:
-            _quantise(folder / "decoder.onnx")
-        files: dict[str, Path | bytes] = {graph: folder / graph for graph in (*GRAPHS, WEIGHTS)}
+            graphs += [bundle.quick(graph) for graph in GRAPHS]
+            for graph in (bundle.BEGIN, bundle.DECODER):
+                quantise_products(folder / graph, folder / bundle.quick(graph))
+            encoder = folder / manifest.encoder.file
+            quantise_convolutions(encoder, folder / bundle.quick(encoder.name), _pictures(config))
+        files: dict[str, Path | bytes] = {name: folder / name for name in (*graphs, WEIGHTS)}
         files["README.md"] = card or _card(manifest, config, state).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
         trial = bundle.write(folder / "trial", files, manifest, vocabulary)
-        check_parity(trial, exact=not int8)
+        check_parity(trial)
         return bundle.write(out, files, manifest, vocabulary)
 
 
-def check_parity(made: bundle.Bundle, *, exact: bool = True) -> float:
+def check_parity(made: bundle.Bundle) -> float:
     """The largest difference of alpha between the two backends on noise pictures; too much is an error."""
-    size = made.manifest.encoder.image_size
-    pixels = np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
+    pixels = _noise(made)
     light: Backend = OnnxBackend(made)
     torch_backend: TorchBackend = load_backend(made, "cpu")
     found = []
     for backend in (light, torch_backend):
-        options = SearchOptions(beam=3, max_length=12)
-        found.append([best[0] for best in search(backend, backend.encode(pixels), options)])
+        found.append([best[0] for best in search(backend, backend.encode(pixels), CHECKED)])
     worst = 0.0
     for ours, theirs in zip(*found, strict=True):
         if ours.words != theirs.words:
-            if exact:
-                raise CaptionerError("export: onnxruntime and torch give other captions for the same weights")
-            continue
+            raise CaptionerError("export: onnxruntime and torch give other captions for the same weights")
         worst = max(worst, float(np.abs(ours.alphas - theirs.alphas).max(initial=0.0)))
-    if exact and worst > TOLERANCE:
+    if worst > TOLERANCE:
         raise CaptionerError(f"export: alpha differs by {worst:.1e} between onnxruntime and torch")
     return worst
+
+
+def _pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
+    """Training pictures, from all over the set, by which the 8-bit encoder's ranges are set."""
+    items = read_split(config, "train").items
+    for item in items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]:
+        yield images.load(item.path, config.encoder.size)[1]
+
+
+def int8_loss(made: bundle.Bundle) -> float:
+    """By how much the 8-bit graphs change a word's log-probability, at most, on the captions of noise pictures."""
+    exact, rough = OnnxBackend(made), OnnxBackend(made, int8=True)
+    pixels = _noise(made)
+    captions = [[list(found[0].words)] for found in search(exact, exact.encode(pixels), CHECKED)]
+    told = [force(backend, backend.encode(pixels), captions) for backend in (exact, rough)]
+    differences = [np.abs(a.log_probabilities - b.log_probabilities).max() for (a,), (b,) in zip(*told, strict=True)]
+    return float(max(differences))
+
+
+def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
+    size = made.manifest.encoder.image_size
+    return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
 def _manifest(
@@ -101,27 +130,6 @@ def _manifest(
             "model": config.model.model_dump(mode="json"),
         },
         created_by=f"captioner {__version__}",
-    )
-
-
-def _quantise(path: Path) -> None:
-    """Matrix products of the decoder in 8 bits, with the activations' ranges taken as they come."""
-    import onnxruntime
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    # The graph's weights are widened and turned by nodes of its own: only folded into it are they seen as weights.
-    folded = path.with_suffix(".folded.onnx")
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(folded)
-    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    # A bit less than 8: products of two full ranges overflow where the processor sums them in 16 bits.
-    quantize_dynamic(
-        *(folded, path),
-        weight_type=QuantType.QInt8,
-        op_types_to_quantize=["MatMul"],
-        per_channel=True,
-        reduce_range=True,
     )
 
 
