@@ -61,6 +61,7 @@ def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path
     for row in rows:
         assert float(row["cider_low"]) <= float(row["cider"]) <= float(row["cider_high"])
         assert float(row["epoch_seconds"]) > 0 and float(row["captions_per_second"]) > 0
+        assert int(row["parameters"]) > 1000
         assert 0 < float(row["entropy"]) < 2.8  # log(16) is an even spread
     with Image.open(docs / "pictures" / "attention_family.png") as picture:
         assert picture.width > 3 * 112 and picture.height > 50

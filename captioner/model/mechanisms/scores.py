@@ -115,7 +115,8 @@ class CosineScore(Score):
 class GaussianScore(Score):
     """e_ti = -|k_i - q_t|^2 / (2 width^2), whose softmax is the Nadaraya-Watson kernel regression.
 
-    With a fixed width the pooling has no weights of its own; with a learned one it is the parametric kind.
+    With a fixed width the pooling has no weights of its own beyond the projections that bring states and annotations
+    into one space; with a learned one it is the parametric kind.
     """
 
     def __init__(self, annotation_size: int, hidden_size: int, size: int, width: float, *, learned: bool) -> None:
