@@ -54,7 +54,7 @@ class AdditiveScore(Score):
 
     def forward(self, keys: Tensor, hidden: Tensor) -> Tensor:
         query = self.query(hidden).unsqueeze(2)  # (B, K, 1, A)
-        return self.weight(torch.tanh(keys.unsqueeze(1) + query)).squeeze(-1)  # type: ignore[no-any-return]
+        return self.weight((keys.unsqueeze(1) + query).tanh_()).squeeze(-1)  # type: ignore[no-any-return]
 
 
 def context(weights: Tensor, annotations: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
     if s.name == "rmsprop":
         return torch.optim.RMSprop(groups, lr=s.learning_rate, weight_decay=s.weight_decay)
     kind = torch.optim.Adam if s.name == "adam" else torch.optim.AdamW
-    return kind(groups, lr=s.learning_rate, betas=s.betas, weight_decay=s.weight_decay)
+    return kind(groups, lr=s.learning_rate, betas=s.betas, weight_decay=s.weight_decay, fused=True)
 
 
 def _grids(config: Config, network: Network, data: CaptionSet, team: Team, *, augment: bool) -> Grids:
