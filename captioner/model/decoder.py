@@ -30,7 +30,7 @@ from captioner.model.mechanisms.place import PLACES
 from captioner.model.mechanisms.pool import AttentionPool, MeanPool
 from captioner.model.mechanisms.scores import make_score
 from captioner.model.mechanisms.sentinel import NoSentinel, Sentinel
-from captioner.model.quick import StepLinear, dropout, over_steps
+from captioner.model.quick import StepLinear, draw, dropout, over_steps
 from captioner.model.settings import ModelSettings
 
 Tensors = dict[str, Tensor]
@@ -309,7 +309,7 @@ class Decoder(CaptionDecoder):
         if said is None:
             return true
         said = said[:, : true.shape[1]]
-        drawn = torch.multinomial(said.flatten(0, 1), 1, generator=generator).view_as(true)
+        drawn = draw(said, generator)
         coin = torch.rand(true.shape, generator=generator, device=true.device) < chance
         return torch.where(coin, drawn, true)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from captioner.model import attention
 from captioner.model.decoder import CaptionDecoder, Reading, spread
+from captioner.model.quick import draw
 from captioner.text import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus
@@ -120,7 +121,7 @@ def sample(
             words = logits.argmax(-1)
         else:
             p = torch.softmax(logits / temperature, -1)
-            words = torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(images, captions)
+            words = draw(p, generator)
         words = torch.where(done | (time == maximum_length), vocabulary.end, words)
         said.append(words)
         if glance.place is not None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.model.quick import StepLinear, dropout, over_steps
+from captioner.model.quick import StepLinear, draw, dropout, over_steps
 from captioner.train.memory import keep_memory
 
 
@@ -97,6 +97,21 @@ def test_dropout_follows_the_seed() -> None:
     torch.manual_seed(7)
     assert torch.equal(dropout(x, 0.5, training=True), first)
     assert not torch.equal(first, second)
+
+
+def test_draws_come_as_often_as_their_probabilities_say() -> None:
+    p = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0])
+    drawn = draw(p.expand(4, 50_000, -1).contiguous(), torch.Generator().manual_seed(0))
+    assert drawn.shape == (4, 50_000)
+    shares = torch.bincount(drawn.flatten(), minlength=6) / drawn.numel()
+    torch.testing.assert_close(shares, p, atol=0.006, rtol=0)  # 5 standard deviations
+    assert shares[[0, 2, 5]].sum() == 0  # never what has no probability
+
+
+def test_draws_follow_the_generator() -> None:
+    p = torch.rand(3, 7)
+    first, second = (draw(p, torch.Generator().manual_seed(5)) for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_memory_settings_are_taken_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
