@@ -137,7 +137,7 @@ def to_onnx(
     fold: bool = False,
 ) -> None:
     """Trace and write. Unless folded, weights keep their names; onnxruntime folds them when it loads the graph."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # the exporter's own deprecation and tracing notes
         torch.onnx.export(
             module.eval(),
