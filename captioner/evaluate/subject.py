@@ -8,10 +8,8 @@ from typing import Literal
 
 from captioner import bundle as bundles
 from captioner.errors import UsageError
-from captioner.pipeline import Captioner
+from captioner.pipeline import BackendName, Captioner
 from captioner.search import SearchOptions
-
-BackendName = Literal["auto", "onnx", "int8", "torch"]
 
 
 @dataclass(frozen=True)
