@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.backend import Annotations, Look, State, Step, checksums, gumbel_noise
-from captioner.bundle import BEGIN, DECODER, Bundle, quick
+from captioner.bundle import BEGIN, DECODER, Bundle, int8_graph
 from captioner.errors import CaptionerError, UsageError
 
 
@@ -113,9 +113,9 @@ def processors() -> int:
 def _graph(bundle: Bundle, name: str, int8: bool) -> Path:
     if not int8:
         return bundle.path(name)
-    if quick(name) not in bundle.manifest.files:
+    if int8_graph(name) not in bundle.manifest.files:
         raise UsageError(f"the model {bundle.manifest.name!r} has no 8-bit graphs; `captioner export --int8` adds them")
-    return bundle.path(quick(name))
+    return bundle.path(int8_graph(name))
 
 
 def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -51,17 +51,13 @@ def export_run(
     held, state = checkpoint.read(best)
     load_weights(network, held, str(best))
     manifest = _manifest(config, network, name or config.name, training_data, licence, state.get("scores", {}))
+    pictures = _pictures(config) if int8 else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         export_graphs(network, folder)
-        graphs = list(GRAPHS)
-        if int8:
-            graphs += [bundle.quick(graph) for graph in GRAPHS]
-            for graph in (bundle.BEGIN, bundle.DECODER):
-                quantise_products(folder / graph, folder / bundle.quick(graph))
-            encoder = folder / manifest.encoder.file
-            quantise_convolutions(encoder, folder / bundle.quick(encoder.name), _pictures(config))
-        files: dict[str, Path | bytes] = {name: folder / name for name in (*graphs, WEIGHTS)}
+        if pictures is not None:
+            _add_int8(folder, pictures)
+        files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
         files["README.md"] = card or _card(manifest, config, state).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
         trial = bundle.write(folder / "trial", files, manifest, vocabulary)
@@ -89,9 +85,21 @@ def check_parity(made: bundle.Bundle) -> float:
 
 def _pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
     """Training pictures, from all over the set, by which the 8-bit encoder's ranges are set."""
-    items = read_split(config, "train").items
-    for item in items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]:
-        yield images.load(item.path, config.encoder.size)[1]
+    some = config.data.model_copy(update={"allow_missing": True})
+    try:
+        items = read_split(config.model_copy(update={"data": some}), "train").items
+    except CaptionerError as error:
+        raise UsageError(f"--int8 needs some of the pictures that the run was trained on: {error}") from None
+    chosen = items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]
+    return (images.load(item.path, config.encoder.size)[1] for item in chosen)
+
+
+def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:
+    """8-bit copies of all three graphs, beside them."""
+    encoder, *rest = (folder / graph for graph in GRAPHS)
+    quantise_convolutions(encoder, folder / bundle.int8_graph(encoder.name), pictures)
+    for graph in rest:
+        quantise_products(graph, folder / bundle.int8_graph(graph.name))
 
 
 def int8_loss(made: bundle.Bundle) -> float:
