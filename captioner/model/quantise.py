@@ -23,13 +23,13 @@ def quantise_products(graph: Path, out: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = _folded(graph)
-    columns = {tensor.name: tensor.dims[-1] for tensor in model.graph.initializer if tensor.dims}
-    thin = [node.name for node in model.graph.node if node.op_type == "MatMul" and columns.get(node.input[1]) == 1]
+    vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) < 2 or tensor.dims[-1] == 1}
+    thin = [node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in vectors]
     quantize_dynamic(
         *(model, out),
         weight_type=QuantType.QInt8,
         op_types_to_quantize=["MatMul"],
-        nodes_to_exclude=thin,  # a vector's product is no quicker in 8 bits
+        nodes_to_exclude=thin,  # no quicker in 8 bits
         per_channel=True,
         reduce_range=True,  # 7 bits: products of full ranges overflow where they are summed in 16
     )

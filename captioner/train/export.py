@@ -62,6 +62,8 @@ def export_run(
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
         trial = bundle.write(folder / "trial", files, manifest, vocabulary)
         check_parity(trial)
+        if int8:
+            int8_loss(trial)  # that these graphs run at all
         return bundle.write(out, files, manifest, vocabulary)
 
 

@@ -50,8 +50,12 @@ def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_th
 
 @pytest.mark.parametrize(
     "model",
-    [{"attention": {"heads": 2, "location": "both"}, "context": "lstm"}, {"decoder": "transformer", **TRANSFORMER}],
-    ids=["heads and memory", "transformer"],
+    [
+        {"attention": {"heads": 2, "location": "both"}, "context": "lstm"},
+        {"pool": "attention", "attention": {"score": "cosine"}},  # products with vectors, which stay exact
+        {"decoder": "transformer", **TRANSFORMER},
+    ],
+    ids=["heads and memory", "pool", "transformer"],
 )
 def test_a_decoder_in_8_bits_is_close_whatever_its_mechanism(model, tmp_path):
     network = make_network(**model)
