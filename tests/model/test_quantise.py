@@ -33,8 +33,9 @@ def operations(graph: Path) -> list[str]:
     [
         (SHALLOW, True),  # (pixel - 127) / 128 of all channels: the pixels are what the first convolution takes
         ({"name": "resnet18", "size": 32, "annotations": ("layer2",)}, False),  # a mean and deviation each
+        ({"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)}, False),  # scales that are turned around
     ],
-    ids=["lite", "imagenet"],
+    ids=["lite", "imagenet", "convnext"],
 )
 def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_they_are, tmp_path):
     export_graphs(make_network(encoder), tmp_path)
