@@ -15,14 +15,11 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.manifest import Decoding, EncoderRecord, Manifest
 from captioner.model.backend import TorchBackend, load_backend
 from captioner.model.export import WEIGHTS, export_graphs
-from captioner.model.network import Network, load_weights
 from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
-from captioner.text import Vocabulary
-from captioner.train import checkpoint
-from captioner.train import config as configs
 from captioner.train.config import Config
+from captioner.train.keeper import Best, load_best
 from captioner.train.sources import read_split
 
 CALIBRATION = 64  # pictures
@@ -42,29 +39,22 @@ def export_run(
     int8: bool = False,
 ) -> bundle.Bundle:
     """Write the best weights of a run as a bundle."""
-    best = run / "best" / WEIGHTS
-    if not best.is_file():
-        raise UsageError(f"{run} has no best/{WEIGHTS}: it is not a run that has been validated yet")
-    config = configs.load(run / "config.yaml")
-    vocabulary = Vocabulary.load(run / "vocabulary.json")
-    network = Network(config.encoder, config.model, len(vocabulary), load=False)
-    held, state = checkpoint.read(best)
-    load_weights(network, held, str(best))
-    manifest = _manifest(config, network, name or config.name, training_data, licence, state.get("scores", {}))
-    pictures = _pictures(config) if int8 else None
+    best = load_best(run)
+    manifest = _manifest(best, name, training_data, licence)
+    pictures = _pictures(best.config) if int8 else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(network, folder)
+        export_graphs(best.network, folder)
         if pictures is not None:
             _add_int8(folder, pictures)
         files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-        files["README.md"] = card or _card(manifest, config, state).encode()
+        files["README.md"] = card or _card(manifest, best).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
-        trial = bundle.write(folder / "trial", files, manifest, vocabulary)
+        trial = bundle.write(folder / "trial", files, manifest, best.vocabulary)
         check_parity(trial)
         if int8:
             int8_loss(trial)  # that these graphs run at all
-        return bundle.write(out, files, manifest, vocabulary)
+        return bundle.write(out, files, manifest, best.vocabulary)
 
 
 def check_parity(made: bundle.Bundle) -> float:
@@ -119,14 +109,13 @@ def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
-def _manifest(
-    config: Config, network: Network, name: str, training_data: str, licence: str, scores: dict[str, float]
-) -> Manifest:
+def _manifest(best: Best, name: str | None, training_data: str, licence: str) -> Manifest:
+    config, network, scores = best.config, best.network, best.state.get("scores", {})
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
     return Manifest(
-        name=name,
+        name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
         encoder=EncoderRecord(config.encoder.name, config.encoder.size, rows, cols, network.encoder.size, mean, std),
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
@@ -143,13 +132,13 @@ def _manifest(
     )
 
 
-def _card(manifest: Manifest, config: Config, state: dict[str, object]) -> str:
+def _card(manifest: Manifest, best: Best) -> str:
     """A plain model card; shipped models bring a fuller one."""
     scores = "\n".join(f"| {k} | {v:.1f} |" for k, v in manifest.scores.items())
     return (
         f"# {manifest.name}\n\n"
         f"{manifest.attention.capitalize()} attention on {manifest.encoder.name} at {manifest.encoder.image_size} "
         f"pixels, {manifest.encoder.rows}x{manifest.encoder.cols} places. Trained on {manifest.training_data}, seed "
-        f"{config.seed}, {state.get('epoch', '?')} epochs.\n\n"
+        f"{best.config.seed}, {best.state.get('epoch', '?')} epochs.\n\n"
         f"| score | {manifest.scored_on} |\n|---|---|\n{scores}\n"
     )

@@ -11,11 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from captioner.bundle import WEIGHTS
+from captioner.bundle import VOCABULARY, WEIGHTS
+from captioner.errors import UsageError
 from captioner.files import write_atomically
-from captioner.model.network import Network
+from captioner.model.network import Network, load_weights
+from captioner.text import Vocabulary
 from captioner.train import checkpoint
+from captioner.train import config as configs
 from captioner.train.average import Average
+from captioner.train.config import Config
 from captioner.train.distributed import Team
 
 
@@ -82,3 +86,25 @@ class Keeper:
 
     def last_good(self) -> str:
         return f"the last good checkpoint is {self.folder / checkpoint.LAST}"
+
+
+@dataclass(frozen=True)
+class Best:
+    """The model of a run's best validation."""
+
+    config: Config
+    vocabulary: Vocabulary
+    network: Network
+    state: dict[str, Any]  # epoch, step and scores
+
+
+def load_best(run: Path) -> Best:
+    path = run / "best" / WEIGHTS
+    if not path.is_file():
+        raise UsageError(f"{run} has no best/{WEIGHTS}: it is no run, or one that has not been validated yet")
+    config = configs.load(run / "config.yaml")
+    vocabulary = Vocabulary.load(run / VOCABULARY)
+    network = Network(config.encoder, config.model, len(vocabulary), load=False)
+    held, state = checkpoint.read(path)
+    load_weights(network, held, str(path))
+    return Best(config, vocabulary, network, state)
