@@ -6,8 +6,9 @@ share (its annotations and keys) is stored once per image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,13 @@ class Annotations:
     values: Any  # (B, rows * cols, D)
     rows: int
     cols: int
-    # (B,) numbers that name the pictures (a checksum of the pixels): random draws are keyed by them, so that
-    # a picture gets the same caption alone, in a batch, or when a run goes on. None: its place in the batch.
+    # (B,) numbers that name the pictures (`checksums`): random draws are keyed by them, so that a picture gets
+    # the same caption alone, in a batch, or when a run goes on. None: its place in the batch.
     keys: NDArray[np.uint32] | None = None
+
+    @property
+    def draw_keys(self) -> NDArray[np.uint32]:
+        return np.arange(len(self.values), dtype=np.uint32) if self.keys is None else self.keys
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,11 @@ class State:
 
     shared: dict[str, Any]  # (B, ...): one per image
     own: dict[str, Any]  # (B, K, ...): one per hypothesis
+    # What the draws of a hard model depend on.
+    look: Look = "expected"
+    seed: int = 0
+    keys: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))  # (B,)
+    time: int = 0  # words fed
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,11 @@ class Step:
     alpha: NDArray[np.float32]  # (B, K, L)
     gate: NDArray[np.float32]  # (B, K)
     place: NDArray[np.int64] | None = None  # (B, K): the cell a hard model chose, where it chose one
+
+
+def checksums(pixels: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """The keys (B,) of pictures (B, ...)."""
+    return np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
 
 
 def gumbel_noise(seed: int, keys: NDArray[np.uint32], time: int, hypotheses: int, cells: int) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@
                  encoder.onnx        pixels -> annotations (or the encoder of a bundle beside this one)
                  begin.onnx          annotations -> the state before the first word
                  decoder.onnx        one word more
-                 *.int8.onnx         the last two with 8-bit matrices, for who would rather have it quick; optional
+                 *.int8.onnx         the three graphs in 8 bits: quicker, a little less exact; optional
                  model.safetensors   the weights: the graphs point into it, and torch goes on training from it
                  vocabulary.json
                  README.md           the model card
@@ -66,8 +66,8 @@ def load(folder: Path) -> Bundle:
     return Bundle(folder, manifest, vocabulary)
 
 
-def quick(graph: str) -> str:
-    """The name of a graph's copy with 8-bit matrices."""
+def int8_graph(graph: str) -> str:
+    """The name of a graph's copy in 8 bits."""
     return graph.replace(".onnx", ".int8.onnx")
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from captioner.search import Hypothesis, SearchOptions, force, search
 from captioner.search.constraints import Constraints
 from captioner.text import UNK, Vocabulary
 
+BackendName = Literal["auto", "onnx", "int8", "torch"]
 BATCH = 32  # pictures searched together: large enough for the matrix products, small enough to come soon
 PART = 8  # pictures that one thread encodes at a time
 READERS = 2  # threads that read pictures
@@ -81,18 +82,18 @@ class Captioner:
         cls,
         model: str | Path = "default",
         *,
-        backend: Literal["auto", "onnx", "int8", "torch"] = "auto",
+        backend: BackendName = "auto",
         device: str | None = None,
         threads: int | None = None,
     ) -> Captioner:
         """Load a model by name or folder.
 
         `auto` is onnxruntime, unless a `device` other than the CPU is asked for, which torch serves. `int8` is
-        onnxruntime with 8-bit matrices in the decoder. `threads` is for all work together; by default every
-        processor is used.
+        onnxruntime with the model's 8-bit graphs, where it has them. `threads` is for all work together; by default
+        every processor is used.
         """
-        if backend not in ("auto", "onnx", "int8", "torch"):
-            raise unknown("backend", backend, ("auto", "onnx", "int8", "torch"))
+        if backend not in get_args(BackendName):
+            raise unknown("backend", backend, get_args(BackendName))
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads can do nothing; give 1 or more")
         folder = bundles.find(model)

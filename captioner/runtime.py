@@ -17,27 +17,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.backend import Annotations, Look, State, Step, gumbel_noise
-from captioner.bundle import BEGIN, DECODER, Bundle, quick
+from captioner.backend import Annotations, Look, State, Step, checksums, gumbel_noise
+from captioner.bundle import BEGIN, DECODER, Bundle, int8_graph
 from captioner.errors import CaptionerError, UsageError
-
-
-@dataclass(frozen=True)
-class OnnxState(State):
-    """The graphs' tensors, and what a hard model's draws need."""
-
-    look: Look
-    seed: int
-    keys: NDArray[np.uint32]  # (B,)
-    time: int = 0
 
 
 class OnnxBackend:
@@ -70,24 +59,19 @@ class OnnxBackend:
 
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         pixels = np.ascontiguousarray(pixels)
-        keys = np.array([crc32(each.data) for each in pixels], np.uint32)
         # One by one: what the network holds of one picture stays in the cache, and a batch is a fifth slower.
         values = [self._encoder.run(["annotations"], {"pixels": pixels[i : i + 1]})[0] for i in range(len(pixels))]
         if not values:
             values = self._encoder.run(["annotations"], {"pixels": pixels})
-        return Annotations(np.concatenate(values), self.rows, self.cols, keys)
+        return Annotations(np.concatenate(values), self.rows, self.cols, checksums(pixels))
 
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> OnnxState:
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
         values = self._begin.run(self._begun, {"annotations": annotations.values})
         begun = dict(zip(self._begun, values, strict=True))
         shared, own = _part(begun, "shared."), _part(begun, "own.")
-        keys = annotations.keys
-        if keys is None:
-            keys = np.arange(len(annotations.values), dtype=np.uint32)
-        return OnnxState(shared, own, (look or self.look) if self.hard else "expected", seed, keys)
+        return State(shared, own, (look or self.look) if self.hard else "expected", seed, annotations.draw_keys)
 
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
-        assert isinstance(state, OnnxState)
         feeds: dict[str, Any] = {"words": words}
         feeds.update((f"shared.{name}", value) for name, value in state.shared.items())
         feeds.update((f"own.{name}", value) for name, value in state.own.items())
@@ -113,7 +97,6 @@ class OnnxBackend:
         return replace(state, own={name: value[rows, parents] for name, value in state.own.items()})
 
     def keep(self, state: State, images: NDArray[np.int64]) -> State:
-        assert isinstance(state, OnnxState)
         return replace(
             state,
             shared={name: value[images] for name, value in state.shared.items()},
@@ -130,9 +113,9 @@ def processors() -> int:
 def _graph(bundle: Bundle, name: str, int8: bool) -> Path:
     if not int8:
         return bundle.path(name)
-    if quick(name) not in bundle.manifest.files:
+    if int8_graph(name) not in bundle.manifest.files:
         raise UsageError(f"the model {bundle.manifest.name!r} has no 8-bit graphs; `captioner export --int8` adds them")
-    return bundle.path(quick(name))
+    return bundle.path(int8_graph(name))
 
 
 def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -57,9 +57,8 @@ def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) 
     if int8:
         quantise_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
         for graph in (bundle.BEGIN, bundle.DECODER):
-            quantise_products(folder / graph, folder / bundle.quick(graph))
-    graphs = [path.name for path in folder.glob("*.onnx") if "folded" not in path.name]
-    files = {name: folder / name for name in (*graphs, WEIGHTS)}
+            quantise_products(folder / graph, folder / bundle.int8_graph(graph))
+    files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
     return bundle.write(folder.parent / "random", files, manifest, VOCABULARY)
 
 

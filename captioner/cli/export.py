@@ -30,7 +30,9 @@ import click
     help="A model card to put in; by default a plain one is written.",
 )
 @click.option(
-    "--int8", is_flag=True, help="Add graphs with 8-bit matrices, for --backend int8: quicker, larger on disk."
+    "--int8",
+    is_flag=True,
+    help="Add graphs in 8 bits, for --backend int8: quicker, larger on disk. Needs some of the training pictures.",
 )
 def command(
     run: Path, output: Path, name: str | None, training_data: str, licence: str, card: Path | None, int8: bool

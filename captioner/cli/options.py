@@ -18,8 +18,8 @@ _MODEL = [
         type=click.Choice(["auto", "onnx", "int8", "torch"]),
         default="auto",
         show_default=True,
-        help="auto is onnx, unless a device other than the CPU is asked for. int8 is onnx with 8-bit matrices in the "
-        "decoder: quicker, a little less exact.",
+        help="auto is onnx, unless a device other than the CPU is asked for. int8 is onnx with the model's 8-bit "
+        "graphs: quicker, a little less exact.",
     ),
     click.option("--device", metavar="DEVICE", help="cpu, or a device of torch such as cuda."),
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Processors to use; all by default."),

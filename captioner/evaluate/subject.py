@@ -8,10 +8,8 @@ from typing import Literal
 
 from captioner import bundle as bundles
 from captioner.errors import UsageError
-from captioner.pipeline import Captioner
+from captioner.pipeline import BackendName, Captioner
 from captioner.search import SearchOptions
-
-BackendName = Literal["auto", "onnx", "int8", "torch"]
 
 
 @dataclass(frozen=True)
@@ -54,27 +52,18 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
         import torch
 
         from captioner.model.backend import TorchBackend
-        from captioner.model.network import Network, load_weights
-        from captioner.text import Vocabulary
-        from captioner.train import checkpoint
-        from captioner.train import config as configs
+        from captioner.train.keeper import load_best
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
         ) from None
-    best = folder / "best" / bundles.WEIGHTS
-    if not best.is_file():
-        raise UsageError(f"{folder} has no best/{bundles.WEIGHTS}: the run has not been validated yet")
+    best = load_best(folder)
     if threads:
         torch.set_num_threads(threads)
-    config = configs.load(folder / "config.yaml")
-    vocabulary = Vocabulary.load(folder / bundles.VOCABULARY)
-    network = Network(config.encoder, config.model, len(vocabulary), load=False)
-    load_weights(network, checkpoint.read(best)[0], str(best))
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    validation = config.training.validation
+    validation = best.config.training.validation
     defaults = SearchOptions(
         beam=validation.beam, length_power=validation.length_power, max_length=validation.maximum_length
     )
-    captioner = Captioner(TorchBackend(network, vocabulary, chosen), defaults)
-    return Subject(config.name, "run", "hard" if network.decoder.hard else "soft", captioner)
+    captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
+    return Subject(best.config.name, "run", "hard" if best.network.decoder.hard else "soft", captioner)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from zlib import crc32
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from captioner.backend import Annotations, Look, State, Step, gumbel_noise
+from captioner.backend import Annotations, Look, State, Step, checksums, gumbel_noise
 from captioner.bundle import WEIGHTS, Bundle
 from captioner.model.network import Network, load_weights
 from captioner.model.settings import EncoderSettings, ModelSettings
 from captioner.text import Vocabulary
-
-
-@dataclass(frozen=True)
-class TorchState(State):
-    """The decoder's tensors, and what a hard model's draws need."""
-
-    look: Look
-    seed: int
-    keys: NDArray[np.uint32]  # (B,)
-    time: int = 0
 
 
 class TorchBackend:
@@ -43,21 +32,16 @@ class TorchBackend:
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         # A copy: pixels from Pillow are read-only, which torch would warn about.
         values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
-        keys = np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
-        return Annotations(values, self.rows, self.cols, keys)
+        return Annotations(values, self.rows, self.cols, checksums(pixels))
 
     @torch.inference_mode()
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> TorchState:
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
         shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
-        keys = annotations.keys
-        if keys is None:
-            keys = np.arange(len(annotations.values), dtype=np.uint32)
         hard = self.network.decoder.hard
-        return TorchState(shared, own, (look or self.look) if hard else "expected", seed, keys)
+        return State(shared, own, (look or self.look) if hard else "expected", seed, annotations.draw_keys)
 
     @torch.inference_mode()
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
-        assert isinstance(state, TorchState)
         chosen = noise = None
         if state.look != "expected":
             chosen = torch.ones(words.shape, dtype=torch.bool, device=self.device)
@@ -83,7 +67,6 @@ class TorchBackend:
 
     @torch.inference_mode()
     def keep(self, state: State, images: NDArray[np.int64]) -> State:
-        assert isinstance(state, TorchState)
         index = torch.from_numpy(images).to(self.device)
         return replace(
             state,

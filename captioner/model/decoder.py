@@ -6,8 +6,8 @@
     p(y_t)   = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))
 
 Everything has the axes (B, K, ...): B images with K captions (training) or hypotheses (search) each,
-which share the image's annotations and keys. Score, heads, location, draw, place, sentinel, pool and context are
-parts that the settings choose (captioner/model/mechanisms); above are the defaults.
+which share the image's annotations and keys. Score, heads, location, draw, place, gate, sentinel, pool and context
+are parts that the settings choose (captioner/model/mechanisms); above are the defaults.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from captioner.model import attention
 from captioner.model.attention import Glance
 from captioner.model.mechanisms.context import NoContext, make_context
 from captioner.model.mechanisms.draw import make_draw
+from captioner.model.mechanisms.gate import Gate, NoGate
 from captioner.model.mechanisms.heads import ManyHeads, OneHead
 from captioner.model.mechanisms.location import make_location
 from captioner.model.mechanisms.place import PLACES
@@ -128,7 +129,7 @@ class Decoder(CaptionDecoder):
         self.heads = ManyHeads(s.attention.heads, size) if s.attention.heads > 1 else OneHead()
         self.location = make_location(s.attention, n, grid)
         self.draw = make_draw(s.attention)
-        self.gate = nn.Linear(n, 1) if s.attention.gate else None  # f_beta
+        self.gate = Gate(n) if s.attention.gate else NoGate()
         self.sentinel = Sentinel(n, size, s.attention.temperature) if s.attention.sentinel else NoSentinel()
         self.place = PLACES[s.attention.place]
         # The first layer's gates, in three parts: the words' part is computed for a whole caption at once.
@@ -210,13 +211,8 @@ class Decoder(CaptionDecoder):
         alpha, kept = self.location(scores, query, own)
         weights, place = self.draw(alpha, chosen, noise, place)
         z = self.heads(weights, shared["annotations"])  # (B, K, D)
-        if self.gate is not None:
-            beta = torch.sigmoid(self.gate(query))  # (B, K, 1)
-            z = beta * z
-            gate = beta.squeeze(-1)
-        else:
-            gate = torch.ones_like(query[..., 0])
-        z, gate = self.sentinel(z, gate, query, memory, scores, self.score)
+        beta = self.gate(query)  # (B, K, 1)
+        z, gate = self.sentinel(beta * z, beta.squeeze(-1), query, memory, scores, self.score)
         return z, {**own, **kept}, Glance(self.heads.map(alpha), gate, place, chosen)
 
     def move(self, own: Tensors, word: Tensor, contexts: list[Tensor]) -> tuple[Tensors, Tensor]:

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from captioner import bundle
@@ -137,7 +139,7 @@ def to_onnx(
     fold: bool = False,
 ) -> None:
     """Trace and write. Unless folded, weights keep their names; onnxruntime folds them when it loads the graph."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # the exporter's own deprecation and tracing notes
         torch.onnx.export(
             module.eval(),
@@ -157,19 +159,24 @@ def to_onnx(
 def point_at_weights(graph: Path, weights: Path) -> None:
     """Replace a graph's weights by pointers into the safetensors file, widened where they are stored in half."""
     import onnx
+    from safetensors.numpy import load_file
 
     with weights.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         records: dict[str, Any] = json.loads(file.read(length))
+    stored = load_file(weights)
     model = onnx.load(str(graph))
     kept, nodes = [], []
     for tensor in model.graph.initializer:
         # A tied output layer is stored once, as the embedding; what is not stored is a constant, not a weight.
-        tied = tensor.name.replace("decoder.output.weight", "decoder.embedding.weight")
-        record = records.get(tensor.name) or records.get(tied)
-        if record is None:
+        name = tensor.name
+        if name not in stored:
+            name = name.replace("decoder.output.weight", "decoder.embedding.weight")
+        # onnxruntime, which prepares the 8-bit graphs, may turn a tensor around and leave it its name.
+        if name not in stored or not _same(onnx.numpy_helper.to_array(tensor), stored[name]):
             kept.append(tensor)
             continue
+        record = records[name]
         begin, end = record["data_offsets"]
         half = record["dtype"] == "F16"
         pointer = onnx.TensorProto(
@@ -189,6 +196,10 @@ def point_at_weights(graph: Path, weights: Path) -> None:
     del model.graph.node[:]
     model.graph.node.extend([*nodes, *rest])
     graph.write_bytes(model.SerializeToString())
+
+
+def _same(tensor: NDArray[Any], stored: NDArray[Any]) -> bool:
+    return tensor.shape == stored.shape and np.array_equal(tensor.astype(stored.dtype), stored)
 
 
 def _merge_padding(graph: Path, pixels: Tensor) -> None:

@@ -49,7 +49,12 @@ class AttentionSettings(Settings):
     score: Literal["additive", "dot", "scaled_dot", "general", "cosine", "gaussian"] = Field(
         "additive", description="How well a place fits the state."
     )
-    size: int = Field(256, ge=1, description="A: width of queries and keys; the additive score's hidden layer.")
+    size: int = Field(
+        256,
+        ge=1,
+        description="A: width of queries and keys, of all heads together; the additive score's hidden layer. `dot`, "
+        "`general` and the Transformer take other widths.",
+    )
     heads: int = Field(1, ge=1, le=64, description="Looks at once, each with its own projections, mixed.")
     location: Literal["none", "ntm", "coverage", "both"] = Field(
         "none",
@@ -96,7 +101,9 @@ class ModelSettings(Settings):
     output_hidden: bool = Field(True, description="Deep output reads L_h h_t.")
     output_context: bool = Field(True, description="Deep output reads L_z z_t.")
     tied: bool = Field(True, description="The output layer shares the word embedding's matrix.")
-    dropout: float = Field(0.5, ge=0, lt=1, description="On the deep output's sum and between layers.")
+    dropout: float = Field(
+        0.5, ge=0, lt=1, description="On the deep output's sum and between layers; in the Transformer, on every part's."
+    )
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="On the embedded words.")
     annotation_dropout: float = Field(
         0.0, ge=0, lt=1, description="On the projected annotations, and in `context: self_attention`."

@@ -22,7 +22,7 @@ def draw(
     """n captions of each image, best score first; the same sentence may come twice."""
     images, n = len(annotations.values), options.n_best
     end = backend.vocabulary.end
-    keys = annotations.keys if annotations.keys is not None else np.arange(images)
+    keys = annotations.draw_keys
     generators = [np.random.default_rng((options.seed, int(key))) for key in keys]
     trail = Trail(images, options.length_power)
     leaves: list[list[Leaf]] = [[] for _ in range(images)]

@@ -15,14 +15,11 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.manifest import Decoding, EncoderRecord, Manifest
 from captioner.model.backend import TorchBackend, load_backend
 from captioner.model.export import WEIGHTS, export_graphs
-from captioner.model.network import Network, load_weights
 from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
-from captioner.text import Vocabulary
-from captioner.train import checkpoint
-from captioner.train import config as configs
 from captioner.train.config import Config
+from captioner.train.keeper import Best, load_best
 from captioner.train.sources import read_split
 
 CALIBRATION = 64  # pictures
@@ -42,31 +39,22 @@ def export_run(
     int8: bool = False,
 ) -> bundle.Bundle:
     """Write the best weights of a run as a bundle."""
-    best = run / "best" / WEIGHTS
-    if not best.is_file():
-        raise UsageError(f"{run} has no best/{WEIGHTS}: it is not a run that has been validated yet")
-    config = configs.load(run / "config.yaml")
-    vocabulary = Vocabulary.load(run / "vocabulary.json")
-    network = Network(config.encoder, config.model, len(vocabulary), load=False)
-    held, state = checkpoint.read(best)
-    load_weights(network, held, str(best))
-    manifest = _manifest(config, network, name or config.name, training_data, licence, state.get("scores", {}))
+    best = load_best(run)
+    manifest = _manifest(best, name, training_data, licence)
+    pictures = _pictures(best.config) if int8 else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(network, folder)
-        graphs = list(GRAPHS)
-        if int8:
-            graphs += [bundle.quick(graph) for graph in GRAPHS]
-            for graph in (bundle.BEGIN, bundle.DECODER):
-                quantise_products(folder / graph, folder / bundle.quick(graph))
-            encoder = folder / manifest.encoder.file
-            quantise_convolutions(encoder, folder / bundle.quick(encoder.name), _pictures(config))
-        files: dict[str, Path | bytes] = {name: folder / name for name in (*graphs, WEIGHTS)}
-        files["README.md"] = card or _card(manifest, config, state).encode()
+        export_graphs(best.network, folder)
+        if pictures is not None:
+            _add_int8(folder, pictures)
+        files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
+        files["README.md"] = card or _card(manifest, best).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
-        trial = bundle.write(folder / "trial", files, manifest, vocabulary)
+        trial = bundle.write(folder / "trial", files, manifest, best.vocabulary)
         check_parity(trial)
-        return bundle.write(out, files, manifest, vocabulary)
+        if int8:
+            int8_loss(trial)  # that these graphs run at all
+        return bundle.write(out, files, manifest, best.vocabulary)
 
 
 def check_parity(made: bundle.Bundle) -> float:
@@ -89,9 +77,21 @@ def check_parity(made: bundle.Bundle) -> float:
 
 def _pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
     """Training pictures, from all over the set, by which the 8-bit encoder's ranges are set."""
-    items = read_split(config, "train").items
-    for item in items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]:
-        yield images.load(item.path, config.encoder.size)[1]
+    some = config.data.model_copy(update={"allow_missing": True})
+    try:
+        items = read_split(config.model_copy(update={"data": some}), "train").items
+    except CaptionerError as error:
+        raise UsageError(f"--int8 needs some of the pictures that the run was trained on: {error}") from None
+    chosen = items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]
+    return (images.load(item.path, config.encoder.size)[1] for item in chosen)
+
+
+def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:
+    """8-bit copies of all three graphs, beside them."""
+    encoder, *rest = (folder / graph for graph in GRAPHS)
+    quantise_convolutions(encoder, folder / bundle.int8_graph(encoder.name), pictures)
+    for graph in rest:
+        quantise_products(graph, folder / bundle.int8_graph(graph.name))
 
 
 def int8_loss(made: bundle.Bundle) -> float:
@@ -109,14 +109,13 @@ def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
-def _manifest(
-    config: Config, network: Network, name: str, training_data: str, licence: str, scores: dict[str, float]
-) -> Manifest:
+def _manifest(best: Best, name: str | None, training_data: str, licence: str) -> Manifest:
+    config, network, scores = best.config, best.network, best.state.get("scores", {})
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
     return Manifest(
-        name=name,
+        name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
         encoder=EncoderRecord(config.encoder.name, config.encoder.size, rows, cols, network.encoder.size, mean, std),
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
@@ -133,13 +132,13 @@ def _manifest(
     )
 
 
-def _card(manifest: Manifest, config: Config, state: dict[str, object]) -> str:
+def _card(manifest: Manifest, best: Best) -> str:
     """A plain model card; shipped models bring a fuller one."""
     scores = "\n".join(f"| {k} | {v:.1f} |" for k, v in manifest.scores.items())
     return (
         f"# {manifest.name}\n\n"
         f"{manifest.attention.capitalize()} attention on {manifest.encoder.name} at {manifest.encoder.image_size} "
         f"pixels, {manifest.encoder.rows}x{manifest.encoder.cols} places. Trained on {manifest.training_data}, seed "
-        f"{config.seed}, {state.get('epoch', '?')} epochs.\n\n"
+        f"{best.config.seed}, {best.state.get('epoch', '?')} epochs.\n\n"
         f"| score | {manifest.scored_on} |\n|---|---|\n{scores}\n"
     )

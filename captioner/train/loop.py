@@ -8,13 +8,12 @@ own, which the checkpoint holds: a run that was killed ends with the same bits a
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,28 +38,13 @@ from captioner.train.corpus import StepPlan, plan, tensors
 from captioner.train.distributed import Team
 from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.journal import Journal
+from captioner.train.keeper import Keeper, Progress
 from captioner.train.memory import keep_memory
 from captioner.train.selfcritical import SelfCritical
 from captioner.train.setup import Origin, make_optimizer, prepare
 from captioner.train.validation import validate
 
 LOG_EVERY = 50  # steps
-
-
-@dataclass
-class Progress:
-    """Where a run stands: the JSON part of a checkpoint."""
-
-    step: int = 0  # batches done
-    epoch: int = 0
-    position: int = 0  # batches of the epoch done
-    stage_steps: int = 0  # batches of the self-critical stage done
-    baseline: float | None = None  # of hard attention: moving average of a word's log p
-    plateaus: int = 0
-    best: float = -math.inf
-    best_epoch: int = -1
-    waiting: int = 0  # validations since the best
-    sums: dict[str, float] = field(default_factory=dict)  # since the last line of metrics.jsonl
 
 
 class Reader(nn.Module):
@@ -87,7 +71,7 @@ def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> 
         with interruptible() as interrupt:
             loop.go(interrupt)
     except OSError as error:  # a full disk, or a folder that went away
-        raise CaptionerError(f"step {loop.progress.step}: {error}; {loop.last_good()}") from error
+        raise CaptionerError(f"step {loop.progress.step}: {error}; {loop.keeper.last_good()}") from error
     finally:
         loop.journal.close()
     return loop.progress
@@ -106,10 +90,9 @@ class Loop:
         self.average = Average(self.setup, self.settings.ema)
         self.generator = torch.Generator(device=team.device)
         self.scaler = torch.amp.GradScaler(enabled=self.settings.precision == "float16" and team.device.type == "cuda")
-        self.progress = Progress()
+        self.keeper = Keeper(folder, team, self.network, self.optimizer, self.average, self.scaler)
+        self.progress = self.keeper.restore(held, state) if resume else Progress()
         self.critic: SelfCritical | None = None
-        if resume:
-            self._restore(held, state)
         if team.leads:
             sweep(folder)
             write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
@@ -167,7 +150,7 @@ class Loop:
                     raise CaptionerError(
                         f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
                     )
-                if p.step - self.saved >= s.checkpoint_every:
+                if p.step - self.keeper.saved >= s.checkpoint_every:
                     self._save()
         finally:
             if bar:
@@ -227,7 +210,7 @@ class Loop:
         if not math.isfinite(value):
             raise CaptionerError(
                 f"the {what} became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
-                f"{self.last_good()}"
+                f"{self.keeper.last_good()}"
             )
 
     def _loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
@@ -345,7 +328,7 @@ class Loop:
             now = found.scores[s.score]
             if now > p.best:
                 p.best, p.best_epoch, p.waiting = now, p.epoch, 0
-                self._save_best(found.scores)
+                self.keeper.save_best(p, found.scores)
             else:
                 p.waiting += 1
                 p.plateaus += p.waiting % (self.settings.schedule.patience + 1) == 0
@@ -377,42 +360,8 @@ class Loop:
             row["baseline"] = p.baseline
         self.journal.metrics(p.step, **row)
 
-    # --- checkpoints ---------------------------------------------------------------------------------
-
     def _save(self) -> None:
-        if self.team.leads:
-            held = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-            held |= {f"average.{k}": v for k, v in self.average.tensors.items()}
-            held |= {f"optimizer.{k}": v for k, v in checkpoint.optimizer_tensors(self.optimizer).items()}
-            held["rng.torch"] = torch.get_rng_state()
-            if self.team.device.type == "cuda":
-                held["rng.cuda"] = torch.cuda.get_rng_state()
-            state = asdict(self.progress) | {"scaler": self.scaler.state_dict()}
-            checkpoint.write(self.folder / checkpoint.LAST, held, state)
-        self.saved = self.progress.step
-        self.team.wait()
-
-    def _restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Everything but the network's weights, which came before the features."""
-        checkpoint.restore_optimizer(self.optimizer, checkpoint.part(held, "optimizer"))
-        self.average.restore(checkpoint.part(held, "average"))
-        torch.set_rng_state(held["rng.torch"])
-        if self.team.device.type == "cuda" and "rng.cuda" in held:
-            torch.cuda.set_rng_state(held["rng.cuda"])
-        self.scaler.load_state_dict(state.pop("scaler"))
-        self.progress = Progress(**state)
-        self.saved = self.progress.step
-
-    def last_good(self) -> str:
-        return f"the last good checkpoint is {self.folder / checkpoint.LAST}"
-
-    def _save_best(self, scores: dict[str, float]) -> None:
-        if self.team.leads:
-            best = self.folder / "best"
-            best.mkdir(exist_ok=True)
-            state = {"epoch": self.progress.epoch, "step": self.progress.step, "scores": scores}
-            checkpoint.write(best / "model.safetensors", dict(self.network.state_dict()), state)
-            write_atomically(best / "scores.json", json.dumps(state, indent=1) + "\n")
+        self.keeper.save(self.progress)
 
 
 def _seed(*parts: int) -> int:

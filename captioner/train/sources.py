@@ -48,7 +48,8 @@ def read_split(config: Config, which: str) -> CaptionSet:
         )
     kept = tuple(item for item in data if item.id not in missing)
     if not kept:
-        raise CaptionerError(f"data.{which} holds no image with captions")
+        gone = f": all {len(data)} are missing, {next(iter(missing.values()))} for one" if missing else ""
+        raise CaptionerError(f"data.{which} holds no image with captions{gone}")
     return dataclasses.replace(data, items=kept)
 
 

@@ -64,7 +64,9 @@ class Paper:
         hidden = torch.tanh(self.a @ d.score.key.weight.T + d.score.key.bias + d.score.query.weight @ query)
         alpha = torch.softmax((hidden @ d.score.weight.weight[0]) / s.attention.temperature, 0)
         z = alpha @ self.a if place is None else self.a[place]
-        beta = torch.sigmoid(d.gate(query)) if d.gate else torch.ones(1, dtype=torch.float64)
+        beta = torch.ones(1, dtype=torch.float64)
+        if s.attention.gate:
+            beta = torch.sigmoid(d.gate.weight @ query + d.gate.bias)
         z = beta * z
         y = d.embedding.weight[word]
         entering, top = torch.cat([y, z]), torch.zeros(())

@@ -229,6 +229,16 @@ def test_gumbel_readings_carry_no_places_to_be_rewarded():
     assert decoder.score.query.weight.grad.abs().max() > 0
 
 
+def test_gumbel_learns_where_to_look_from_places_that_were_drawn_before():
+    """As the self-critical stage reads its samples again: without dropout, all rows at their places."""
+    decoder = make_decoder(attention={"mode": "gumbel"}).eval()
+    captions, chosen = make_captions([[4, 3]]), torch.ones(1, 2, dtype=torch.bool)
+    places = torch.tensor([[[0, 3, 8, 2], [5, 5, 1, 0]]])
+    reading = decoder(make_annotations(1), *captions, chosen=chosen, places=places)
+    nn.functional.cross_entropy(reading.logits, reading.targets).backward()
+    assert decoder.score.query.weight.grad.abs().max() > 0
+
+
 # --- places ---------------------------------------------------------------------------------------------
 
 

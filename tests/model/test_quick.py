@@ -34,14 +34,16 @@ def test_gradients_over_steps_are_those_of_plain_layers(bias: bool) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_backward_may_come_in_two_halves_and_twice() -> None:
+@pytest.mark.parametrize("halves", [False, True])
+def test_gradients_add_up_over_halves_and_batches(halves: bool) -> None:
     quick, plain = twins(False)
     x = torch.randn(2, 3, 5, dtype=torch.double)
     for layer in (quick, plain):
-        for _ in range(2):  # gradients add up over batches
+        for _ in range(2):
             with over_steps(layer):
-                y = layer(x) + layer(2 * x)
-            y.sum().backward()
+                parts = [layer(x).sum(), (layer(2 * x) ** 2).sum()]
+            for part in parts if halves else [parts[0] + parts[1]]:
+                part.backward()
     torch.testing.assert_close(quick.weight.grad, plain.weight.grad)
 
 

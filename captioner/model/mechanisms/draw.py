@@ -35,7 +35,10 @@ class Draw(nn.Module):
 
 
 class StraightThrough(Draw):
-    """The same places; gradients go through the softmax that the place is the argmax of."""
+    """The same places; gradients go through the softmax that the place is the argmax of.
+
+    Where the place was drawn before (the self-critical stage), its noise is gone, and the softmax is without it.
+    """
 
     def __init__(self, relaxation: float) -> None:
         super().__init__()
@@ -43,7 +46,7 @@ class StraightThrough(Draw):
 
     def single(self, alpha: Tensor, noise: Tensor | None, place: Tensor) -> Tensor:
         one = super().single(alpha, noise, place)
-        if not self.training:
+        if not alpha.requires_grad:
             return one
         scores = torch.log(alpha.clamp_min(1e-20))
         soft = F.softmax((scores if noise is None else scores + noise) / self.relaxation, -1)

@@ -101,6 +101,6 @@ def make_location(settings: AttentionSettings, hidden_size: int, grid: tuple[int
     made = ByContent()
     if settings.location in ("ntm", "both"):
         if grid is None:
-            raise CaptionerError(f"attention.location={settings.location} needs the rows and columns of the grid")
+            raise CaptionerError(f"model.attention.location={settings.location} needs the rows and columns of the grid")
         made = ByLocation(hidden_size, settings.heads, grid)
     return Coverage(hidden_size, settings.heads, made) if settings.location in ("coverage", "both") else made

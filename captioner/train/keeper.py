@@ -1,0 +1,110 @@
+"""Where a run stands, and its way onto the disk and back: the checkpoint to go on from, and the best weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from captioner.bundle import VOCABULARY, WEIGHTS
+from captioner.errors import UsageError
+from captioner.files import write_atomically
+from captioner.model.network import Network, load_weights
+from captioner.text import Vocabulary
+from captioner.train import checkpoint
+from captioner.train import config as configs
+from captioner.train.average import Average
+from captioner.train.config import Config
+from captioner.train.distributed import Team
+
+
+@dataclass
+class Progress:
+    """The JSON part of a checkpoint."""
+
+    step: int = 0  # batches done
+    epoch: int = 0
+    position: int = 0  # batches of the epoch done
+    stage_steps: int = 0  # batches of the self-critical stage done
+    baseline: float | None = None  # of hard attention: moving average of a word's log p
+    plateaus: int = 0
+    best: float = -math.inf
+    best_epoch: int = -1
+    waiting: int = 0  # validations since the best
+    sums: dict[str, float] = field(default_factory=dict)  # since the last line of metrics.jsonl
+
+
+@dataclass
+class Keeper:
+    """Writes what changes as a run goes on, of which it is told once; the leading process alone writes."""
+
+    folder: Path
+    team: Team
+    network: Network
+    optimizer: torch.optim.Optimizer
+    average: Average
+    scaler: torch.amp.GradScaler
+    saved: int = 0  # the last checkpoint's step
+
+    def save(self, progress: Progress) -> None:
+        if self.team.leads:
+            held = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+            held |= {f"average.{k}": v for k, v in self.average.tensors.items()}
+            held |= {f"optimizer.{k}": v for k, v in checkpoint.optimizer_tensors(self.optimizer).items()}
+            held["rng.torch"] = torch.get_rng_state()
+            if self.team.device.type == "cuda":
+                held["rng.cuda"] = torch.cuda.get_rng_state()
+            state = asdict(progress) | {"scaler": self.scaler.state_dict()}
+            checkpoint.write(self.folder / checkpoint.LAST, held, state)
+        self.saved = progress.step
+        self.team.wait()
+
+    def restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> Progress:
+        """Everything but the network's weights, which came before the features."""
+        checkpoint.restore_optimizer(self.optimizer, checkpoint.part(held, "optimizer"))
+        self.average.restore(checkpoint.part(held, "average"))
+        torch.set_rng_state(held["rng.torch"])
+        if self.team.device.type == "cuda" and "rng.cuda" in held:
+            torch.cuda.set_rng_state(held["rng.cuda"])
+        self.scaler.load_state_dict(state.pop("scaler"))
+        progress = Progress(**state)
+        self.saved = progress.step
+        return progress
+
+    def save_best(self, progress: Progress, scores: dict[str, float]) -> None:
+        if self.team.leads:
+            best = self.folder / "best"
+            best.mkdir(exist_ok=True)
+            state = {"epoch": progress.epoch, "step": progress.step, "scores": scores}
+            checkpoint.write(best / WEIGHTS, dict(self.network.state_dict()), state)
+            write_atomically(best / "scores.json", json.dumps(state, indent=1) + "\n")
+
+    def last_good(self) -> str:
+        return f"the last good checkpoint is {self.folder / checkpoint.LAST}"
+
+
+@dataclass(frozen=True)
+class Best:
+    """The model of a run's best validation."""
+
+    config: Config
+    vocabulary: Vocabulary
+    network: Network
+    state: dict[str, Any]  # epoch, step and scores
+
+
+def load_best(run: Path) -> Best:
+    path = run / "best" / WEIGHTS
+    if not path.is_file():
+        raise UsageError(f"{run} has no best/{WEIGHTS}: it is no run, or one that has not been validated yet")
+    config = configs.load(run / "config.yaml")
+    vocabulary = Vocabulary.load(run / VOCABULARY)
+    network = Network(config.encoder, config.model, len(vocabulary), load=False)
+    held, state = checkpoint.read(path)
+    load_weights(network, held, str(path))
+    return Best(config, vocabulary, network, state)
