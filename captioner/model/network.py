@@ -26,7 +26,7 @@ class Network(nn.Module):
 
     def annotations(self, grid: Tensor) -> Tensor:
         """Annotations (B, L, D) of what the feature cache holds."""
-        grid = grid.contiguous(memory_format=torch.channels_last)  # halves the time of the tail's backward pass
+        grid = grid.contiguous(memory_format=torch.channels_last)  # nearly halves the time of the tail's backward pass
         return flatten(self.encoder.tail(grid))[0]
 
     def encode(self, pixels: Tensor) -> Tensor:
