@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
 from captioner.train.config import Config
-from captioner.train.keeper import Best, load_best
+from captioner.train.keeper import Kept, load_best, load_last
 from captioner.train.sources import read_split
 
 CALIBRATION = 64  # pictures
@@ -36,25 +38,29 @@ def export_run(
     training_data: str = "",
     licence: str = "Apache-2.0",
     card: Path | None = None,
+    evaluation: Path | None = None,
     int8: bool = False,
+    last: bool = False,
 ) -> bundle.Bundle:
-    """Write the best weights of a run as a bundle."""
-    best = load_best(run)
-    manifest = _manifest(best, name, training_data, licence)
-    pictures = _pictures(best.config) if int8 else None
+    """Write the best weights of a run, or its last, as a bundle; its scores are those of `evaluation`, where given."""
+    kept = load_last(run) if last else load_best(run)
+    manifest = _manifest(kept, name, training_data, licence)
+    if evaluation is not None:
+        manifest = _scored(manifest, evaluation)
+    pictures = _pictures(kept.config) if int8 else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(best.network, folder)
+        export_graphs(kept.network, folder)
         if pictures is not None:
             _add_int8(folder, pictures)
         files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-        files["README.md"] = card or _card(manifest, best).encode()
+        files["README.md"] = card or _card(manifest, kept).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
-        trial = bundle.write(folder / "trial", files, manifest, best.vocabulary)
+        trial = bundle.write(folder / "trial", files, manifest, kept.vocabulary)
         check_parity(trial)
         if int8:
             int8_loss(trial)  # that these graphs run at all
-        return bundle.write(out, files, manifest, best.vocabulary)
+        return bundle.write(out, files, manifest, kept.vocabulary)
 
 
 def check_parity(made: bundle.Bundle) -> float:
@@ -109,8 +115,8 @@ def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
-def _manifest(best: Best, name: str | None, training_data: str, licence: str) -> Manifest:
-    config, network, scores = best.config, best.network, best.state.get("scores", {})
+def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) -> Manifest:
+    config, network, scores = kept.config, kept.network, kept.state.get("scores", {})
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
@@ -121,7 +127,9 @@ def _manifest(best: Best, name: str | None, training_data: str, licence: str) ->
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
-        scored_on=f"validation while training, {validation.images or 'all'} images, beam {validation.beam}",
+        scored_on=f"validation while training, {validation.images or 'all'} images, beam {validation.beam}"
+        if scores
+        else "",
         decoding=Decoding(validation.beam, validation.length_power, validation.maximum_length, "expected"),
         settings={
             # Weights are in the bundle: where the training took the encoder's from doesn't matter any more.
@@ -132,13 +140,31 @@ def _manifest(best: Best, name: str | None, training_data: str, licence: str) ->
     )
 
 
-def _card(manifest: Manifest, best: Best) -> str:
+def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
+    """With the scores that `captioner evaluate --json` printed, if it searched as the bundle will."""
+    try:
+        found = json.loads(evaluation.read_text(encoding="utf-8"))
+        scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
+        scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, beam {how['beam']}"
+        asked = [how[key] for key in ("beam", "length_power", "max_length")]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"--evaluation: {evaluation} is not what `captioner evaluate --json` prints") from None
+    own = manifest.decoding
+    if asked != [own.beam, own.length_power, own.max_length]:
+        raise UsageError(
+            f"--evaluation: {evaluation} is of beam {asked[0]}, length power {asked[1]}, at most {asked[2]} words; the "
+            f"bundle is searched with beam {own.beam}, length power {own.length_power}, at most {own.max_length} words"
+        )
+    return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
+
+
+def _card(manifest: Manifest, kept: Kept) -> str:
     """A plain model card; shipped models bring a fuller one."""
-    scores = "\n".join(f"| {k} | {v:.1f} |" for k, v in manifest.scores.items())
+    rows = "".join(f"| {k} | {v:.1f} |\n" for k, v in manifest.scores.items())
+    scores = f"| score | {manifest.scored_on} |\n|---|---|\n{rows}" if rows else "Not scored.\n"
     return (
         f"# {manifest.name}\n\n"
         f"{manifest.attention.capitalize()} attention on {manifest.encoder.name} at {manifest.encoder.image_size} "
         f"pixels, {manifest.encoder.rows}x{manifest.encoder.cols} places. Trained on {manifest.training_data}, seed "
-        f"{best.config.seed}, {best.state.get('epoch', '?')} epochs.\n\n"
-        f"| score | {manifest.scored_on} |\n|---|---|\n{scores}\n"
+        f"{kept.config.seed}, {kept.state.get('epoch', '?')} epochs.\n\n{scores}"
     )

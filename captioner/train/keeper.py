@@ -89,22 +89,40 @@ class Keeper:
 
 
 @dataclass(frozen=True)
-class Best:
-    """The model of a run's best validation."""
+class Kept:
+    """A model of a run."""
 
     config: Config
     vocabulary: Vocabulary
     network: Network
-    state: dict[str, Any]  # epoch, step and scores
+    state: dict[str, Any]  # epoch, step and, where it was validated, scores
 
 
-def load_best(run: Path) -> Best:
+def load_best(run: Path) -> Kept:
+    """The model of the best validation."""
     path = run / "best" / WEIGHTS
     if not path.is_file():
         raise UsageError(f"{run} has no best/{WEIGHTS}: it is no run, or one that has not been validated yet")
+    held, state = checkpoint.read(path)
+    return _load(run, held, state, path)
+
+
+def load_last(run: Path) -> Kept:
+    """The model of the last checkpoint, with averaged weights where the run keeps an average."""
+    path = run / checkpoint.LAST
+    if not path.is_file():
+        raise UsageError(f"{run} has no {checkpoint.LAST}: it is no run, or one that has saved no checkpoint yet")
+    held, state = checkpoint.read(path)
+    kept = _load(run, checkpoint.part(held, "network"), {k: state[k] for k in ("epoch", "step")}, path)
+    learnt = dict(kept.network.named_parameters())
+    for name, average in checkpoint.part(held, "average").items():
+        learnt[name].data.copy_(average)
+    return kept
+
+
+def _load(run: Path, weights: dict[str, Tensor], state: dict[str, Any], path: Path) -> Kept:
     config = configs.load(run / "config.yaml")
     vocabulary = Vocabulary.load(run / VOCABULARY)
     network = Network(config.encoder, config.model, len(vocabulary), load=False)
-    held, state = checkpoint.read(path)
-    load_weights(network, held, str(path))
-    return Best(config, vocabulary, network, state)
+    load_weights(network, weights, str(path))
+    return Kept(config, vocabulary, network, state)

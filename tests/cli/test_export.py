@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from captioner import Captioner, bundle
 from captioner.cli import main
 from captioner.errors import UsageError
+from captioner.train import checkpoint
 from captioner.train.run import start
 from tests.train import making
 
@@ -70,3 +73,53 @@ def test_ranges_come_from_the_pictures_that_are_left(run: Path, tmp_path: Path) 
     assert isinstance(done.exception, UsageError)
     assert str(done.exception).startswith("--int8 needs some of the pictures that the run was trained on: ")
     assert "data.train.0.captions" in str(done.exception)
+
+
+def evaluation(run: Path, *options: str) -> str:
+    captions = run.parent / "data" / "captions_val.json"
+    done = call("evaluate", "--model", run, "--data", captions, "--split", "val", "--no-likelihood", "--json", *options)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path: Path) -> None:
+    found = evaluation(run)
+    (tmp_path / "found.json").write_text(found)
+    done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / "found.json")
+    assert done.exit_code == 0, done.output
+    manifest = bundle.load(tmp_path / "made").manifest
+    assert manifest.scores == {name: round(score, 2) for name, score in json.loads(found)["scores"].items()}
+    assert "METEOR" in manifest.scores  # validation has none
+    assert manifest.scored_on.startswith("captions_val, split val, ") and manifest.scored_on.endswith(" images, beam 1")
+
+
+def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(evaluation(run, "--beam", "2"))
+    (tmp_path / "no.json").write_text('{"scores": 3}')
+    for name, why in (("other.json", "is of beam 2, length power"), ("no.json", "is not what `captioner evaluate")):
+        done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / name)
+        assert isinstance(done.exception, UsageError)
+        assert why in str(done.exception)
+        assert not (tmp_path / "made").exists()
+
+
+def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
+    """Of a run that was never validated, which has no best."""
+    data = making.draw(tmp_path / "data", 12)
+    config = making.write(tmp_path / "tiny.yaml", data, training__epochs=1, training__ema=0.9)
+    start(config, folder=tmp_path / "run", device="cpu")
+    shutil.rmtree(tmp_path / "run" / "best")
+    refused = call("export", tmp_path / "run", "--output", tmp_path / "made")
+    assert "has not been validated yet" in str(refused.exception)
+    assert call("export", tmp_path / "run", "--output", tmp_path / "made", "--last").exit_code == 0
+    held, _ = checkpoint.read(tmp_path / "run" / checkpoint.LAST)
+    made, _ = checkpoint.read(tmp_path / "made" / "model.safetensors")
+    name = "decoder.from_word.bias"  # stays in full precision
+    assert torch.equal(made[name], held[f"average.{name}"])
+    assert not torch.equal(made[name], held[f"network.{name}"])
+    manifest = bundle.load(tmp_path / "made").manifest
+    assert manifest.scores == {} and manifest.scored_on == ""
+    assert "Not scored." in (tmp_path / "made" / "README.md").read_text()
+    (tmp_path / "run" / checkpoint.LAST).unlink()
+    refused = call("export", tmp_path / "run", "--output", tmp_path / "made", "--last")
+    assert "has saved no checkpoint yet" in str(refused.exception)

@@ -1,0 +1,49 @@
+"""scripts/make_card: what was measured goes into its sections, what was written by hand stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from captioner.cli import main
+from captioner.train.run import start
+from tests.train import making
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "make_card"
+
+
+def test_measured_sections_are_new_and_the_others_stay(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "tiny.yaml", shapes, training__epochs=2, training__scst={"start_epoch": 1})
+    run = tmp_path / "first"
+    start(config, folder=run, device="cpu")
+    where = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]
+    found = CliRunner().invoke(main, ["evaluate", *map(str, where)]).stdout
+    (tmp_path / "found.json").write_text(found)
+    given = ["--evaluation", tmp_path / "found.json", "--runs", run]
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "default", "--model", "default", *given],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    before = (ROOT / "weights" / "default" / "README.md").read_text(encoding="utf-8")
+    for title in ("Data and licences", "Limits"):
+        text = before.split(f"## {title}\n")[1].split("\n## ")[0]
+        assert text in done.stdout
+    assert done.stdout.startswith(before.split("## ")[0])
+    assert [line for line in done.stdout.splitlines() if line.startswith("## ")] == [
+        line for line in before.splitlines() if line.startswith("## ")
+    ]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| first, ")]
+    assert ["cross-entropy" in rows[0], "self-critical" in rows[1], len(rows)] == [True, True, 2]
+    for name, score in json.loads(found)["scores"].items():
+        assert f"| {name} | {score:.1f} |" in done.stdout
+    captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
+    assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
