@@ -415,13 +415,17 @@ def test_autocast_runs_and_comes_close(precision: str, shapes: Path, tmp_path: P
 def test_a_precision_that_kills_the_process_is_refused(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(precision_module, "_PROBE", "import os; os.abort()  # {kind}")
-    works_on_cpu.cache_clear()
-    try:
-        with pytest.raises(UsageError, match="bfloat16 ends in an illegal instruction"):
-            run(shapes, tmp_path / "run", training__precision="bfloat16")
-    finally:
-        works_on_cpu.cache_clear()
+    for probe, why in (
+        ("import os; os.abort()", "bfloat16 ends in an illegal instruction"),
+        ("raise OSError('no torch')", r"bfloat16 doesn't work here \(OSError: no torch\)"),
+    ):
+        monkeypatch.setattr(precision_module, "_PROBE", probe + "  # {kind}")
+        precision_module.trial.cache_clear()
+        try:
+            with pytest.raises(UsageError, match=why):
+                run(shapes, tmp_path / "run", training__precision="bfloat16")
+        finally:
+            precision_module.trial.cache_clear()
 
 
 def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
