@@ -208,7 +208,7 @@ class Decoder(CaptionDecoder):
         """Attention from the top layer's state: z_t, the state with what is remembered, where it looked."""
         query, memory = (own[f"{name}{len(self.upper)}"] for name in "hc")
         scores = self.score(shared["keys"], query) / self.settings.attention.temperature  # (B, K, L)
-        alpha, kept = self.location(scores, query, own)
+        alpha, scores, kept = self.location(scores, query, own)
         weights, place = self.draw(alpha, chosen, noise, place)
         z = self.heads(weights, shared["annotations"])  # (B, K, D)
         beta = self.gate(query)  # (B, K, 1)
@@ -287,7 +287,7 @@ class Decoder(CaptionDecoder):
                         said = self.words(now, hidden, z).softmax(-1)
                 seen = {"word": now, "hidden": hidden, "z": z, "alpha": glance.alpha, "row": row[:, :k]}
                 seen |= {"targets": targets[:, :k, t], "time": torch.full_like(row[:, :k], t)}
-                if self.settings.attention.mode == "hard" and chosen is not None and glance.place is not None:
+                if self.draw.rewarded and chosen is not None and glance.place is not None:
                     seen |= {"place": glance.place, "chosen": chosen[:, :k]}
                 for name, value in seen.items():
                     rows = value.flatten(0, 1)

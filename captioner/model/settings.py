@@ -118,12 +118,10 @@ class ModelSettings(Settings):
 
 def clashes(model: ModelSettings) -> Iterator[str]:
     """Which settings make no sense together, why, and what would work."""
-    a, score, size = model.attention, model.attention.score, model.annotation_size
+    size = model.annotation_size
     if not (model.output_word or model.output_hidden or model.output_context):
         yield "the deep output needs at least one of output_word, output_hidden, output_context"
-    if a.learn_width and score != "gaussian":
-        why = "only the gaussian score has a width; set model.attention.score=gaussian"
-        yield _clash("attention.learn_width=true", f"attention.score={score}", why)
+    yield from _idle(model)
     # Where annotations are not projected, their width is the encoder's, and the decoder checks when it is built.
     if model.context == "lstm" and (size or 2) % 2:
         why = "each of its two directions makes half of the width; set an even model.annotation_size"
@@ -132,6 +130,22 @@ def clashes(model: ModelSettings) -> Iterator[str]:
         why = "every head has a part of the width; set a number of heads that divides it"
         yield _clash(f"context_heads={model.context_heads}", f"annotation_size={size}", why)
     yield from _transformer_clashes(model) if model.decoder == "transformer" else _lstm_clashes(model)
+
+
+def _idle(model: ModelSettings) -> Iterator[str]:
+    """Settings that would be read by nobody."""
+    a, plain = model.attention, AttentionSettings()
+    context = f"context={model.context}"
+    read_by: list[tuple[str, object, object, str, str]] = [
+        ("attention.learn_width", a.learn_width, False, f"attention.score={a.score}", "attention.score=gaussian"),
+        ("attention.width", a.width, plain.width, f"attention.score={a.score}", "attention.score=gaussian"),
+        ("attention.relaxation", a.relaxation, plain.relaxation, f"attention.mode={a.mode}", "attention.mode=gumbel"),
+        ("context_layers", model.context_layers, 1, context, "context=self_attention"),
+        ("context_heads", model.context_heads, 4, context, "context=self_attention"),
+    ]
+    for name, found, default, given, reader in read_by:
+        if found != default and given != reader:
+            yield _clash(f"{name}={_said(found)}", given, f"only model.{reader} reads it; set that, or leave it out")
 
 
 def _clash(one: str, other: str, why: str) -> str:
@@ -150,16 +164,19 @@ def _lstm_clashes(model: ModelSettings) -> Iterator[str]:
     if a.heads > 1 and a.score == "dot":
         why = "it has no projections for heads to differ in; set model.attention.score=scaled_dot"
         yield _clash(heads, "attention.score=dot", why)
-    for name, width in (("attention.size", a.size), ("annotation_size", size or a.heads)):
+    widths = {"annotation_size": size or a.heads}
+    if a.score != "general":  # whose heads are as wide as the state
+        widths["attention.size"] = a.size
+    for name, width in widths.items():
         if width % a.heads:
             why = "every head has a part of the width; set a number of heads that divides it"
             yield _clash(heads, f"{name}={width}", why)
     if a.score == "dot" and size not in (None, model.hidden_size):
         why = f"it multiplies annotations with states; set model.annotation_size={model.hidden_size}, their width"
         yield _clash("attention.score=dot", f"annotation_size={size}", why)
-    if a.place == "after" and not model.output_context:
-        why = "nothing would read the context; set model.output_context=true"
-        yield _clash("attention.place=after", "output_context=false", why)
+    if a.place != "before" and not model.output_context:
+        why = "nothing would read the context; set model.output_context=true or model.attention.place=before"
+        yield _clash(f"attention.place={a.place}", "output_context=false", why)
 
 
 def _transformer_clashes(model: ModelSettings) -> Iterator[str]:

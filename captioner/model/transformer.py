@@ -1,6 +1,6 @@
 """The Transformer decoder (Vaswani et al. 2017), behind the same begin, step and forward as the LSTM's.
 
-    x_t   = E y_{t-1} + waves(t)
+    x_t   = E y_{t-1} + waves(t) sqrt(2 / n), which are as long as each other at first
     layer:  x <- x + self-attention(norm x) over the words so far
             x <- x + cross-attention(norm x) to the annotations, with the maps alpha_t of its heads
             x <- x + feed-forward(norm x)

@@ -85,7 +85,9 @@ class HardSettings(Settings):
     reward: float = Field(1.0, ge=0, description="lambda_r: weight of the score-function term.")
     entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")
     baseline: float = Field(0.9, ge=0, lt=1, description="Decay of the moving-average baseline.")
-    expected: float = Field(0.5, ge=0, le=1, description="Share of rows that use the expectation in place of a sample.")
+    expected: float = Field(
+        0.5, ge=0, le=1, description="Share of rows that use the expectation in place of a sample; gumbel's too."
+    )
 
 
 class TuneSettings(Settings):

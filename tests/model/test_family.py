@@ -45,7 +45,7 @@ Row = tuple[Any, ...]  # one choice of each
 
 def settings(row: Row) -> dict[str, Any]:
     raw: dict[str, Any] = {"annotation_size": 8, "embedding_size": 8, "hidden_size": 8}
-    raw |= {"context_heads": 2, "dropout": 0.0, "attention": {"size": 8}}
+    raw |= {"dropout": 0.0, "attention": {"size": 8}}
     for name, choice in zip(CHOICES, row, strict=True):
         if name.startswith("attention."):
             raw["attention"][name.removeprefix("attention.")] = choice

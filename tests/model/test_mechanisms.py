@@ -16,7 +16,7 @@ from captioner.model.decoder import Decoder, spread
 from captioner.model.mechanisms.context import LSTMContext, Positions, SelfAttentionContext
 from captioner.model.mechanisms.draw import StraightThrough
 from captioner.model.mechanisms.heads import ManyHeads
-from captioner.model.mechanisms.location import ByContent, ByLocation, Coverage
+from captioner.model.mechanisms.location import ByContent, ByLocation, Coverage, sharpened
 from captioner.model.mechanisms.pool import AttentionPool
 from captioner.model.mechanisms.scores import (
     CosineScore,
@@ -149,7 +149,7 @@ def test_location_addressing_is_the_neural_turing_machines_place_by_place():
     module = shaken(ByLocation(4, 1, (2, 3)))
     query, last = noise(1, 2, 4, seed=5), torch.softmax(noise(1, 2, 1, 6, seed=6), -1)
     raw = noise(1, 2, 6, seed=8)
-    alpha, kept = module(raw, query, {"map": last})
+    alpha, _, kept = module(raw, query, {"map": last})
     for k in range(2):
         control = module.control(query)[0, k].detach()
         expected = turing(
@@ -171,6 +171,14 @@ def test_a_shift_moves_the_map_and_what_leaves_the_picture_is_lost():
     assert module.shifted(corner, down_right).flatten().tolist() == [0, 0, 0, 0, 0.5, 0]
 
 
+def test_sharpening_takes_any_power_of_any_map():
+    """Where the powers themselves would all be 0 in single precision."""
+    even, gone = torch.full((1, 64), 1 / 64), torch.zeros(1, 64)
+    for alpha in (even, gone):
+        assert sharpened(alpha, torch.tensor(25.0)).tolist() == [pytest.approx([1 / 64] * 64)]
+    assert sharpened(torch.tensor([0.2, 0.8]), torch.tensor(2.0)).tolist() == pytest.approx([0.04 / 0.68, 0.64 / 0.68])
+
+
 def test_location_before_the_first_word_is_even_and_a_wrong_grid_is_refused():
     module = ByLocation(4, 2, (2, 3))
     assert module.begin(noise(3, 6, 5))["map"].unique().tolist() == [1 / 6]
@@ -185,8 +193,9 @@ def test_coverage_adds_the_sum_of_past_maps_to_the_scores():
     raw, total = noise(3, 1, 1, 3, seed=1), torch.zeros(3, dtype=torch.float64)
     for t in range(3):
         query = noise(1, 1, 4, seed=10 + t)
-        alpha, own = module(raw[t], query, own)
+        alpha, scores, own = module(raw[t], query, own)
         weight = query[0, 0] @ module.weight.weight[0] + module.weight.bias[0]
+        torch.testing.assert_close(scores[0, 0], raw[t, 0, 0] + weight * total)
         torch.testing.assert_close(alpha[0, 0], torch.softmax(raw[t, 0, 0] + weight * total, -1))
         total = total + alpha[0, 0]
 
@@ -295,6 +304,20 @@ def test_the_sentinel_is_one_more_place_of_the_softmax(temperature):
             torch.testing.assert_close(told[b, k], 0.8 * (1 - weights[-1]))
 
 
+def test_places_that_are_covered_lose_to_the_sentinel_too():
+    decoder = make_decoder(attention={"location": "coverage", "sentinel": True, "gate": False}, grid=(3, 3))
+    with torch.no_grad():
+        decoder.location.weight.weight.zero_()
+        decoder.location.weight.bias.fill_(-50.0)
+    shared, own = decoder.begin(make_annotations(1))
+    told = []
+    for covered in (0.0, 5.0):
+        now = {**own, "covered": torch.full_like(own["covered"], covered)}
+        told.append(float(decoder.look(shared, now, chosen=None, noise=None, place=None)[2].gate.detach()))
+    assert told[0] > 0.5
+    assert told[1] < 1e-6
+
+
 # --- pool and context -----------------------------------------------------------------------------------
 
 
@@ -311,6 +334,9 @@ def test_positions_add_waves_of_row_and_column():
     found = Positions(4, (2, 3))(torch.zeros(1, 6, 4, dtype=torch.float64))[0]
     assert found[5].tolist() == pytest.approx([sin(1), cos(1), sin(2), cos(2)])  # row 1, column 2
     assert len({tuple(row) for row in found.tolist()}) == 6
+    wide = Positions(12, (2, 3))(torch.zeros(1, 6, 12, dtype=torch.float64))[0, 5, 6:]  # column 2 in six numbers
+    slow, slower = 2 / 10000 ** (1 / 3), 2 / 10000 ** (2 / 3)
+    assert wide.tolist() == pytest.approx([sin(2), sin(slow), sin(slower), cos(2), cos(slow), cos(slower)], rel=1e-5)
     with pytest.raises(CaptionerError, match="5 annotations are no grid of 2x3"):
         Positions(4, (2, 3))(torch.zeros(1, 5, 4))
 

@@ -66,6 +66,10 @@ def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path
     with Image.open(docs / "pictures" / "attention_family.png") as picture:
         assert picture.width > 3 * 112 and picture.height > 50
 
+    more = compare(shapes, tmp_path, "--only", "gumbel")
+    assert more.returncode == 0, more.stderr + more.stdout
+    named = re.findall(r"^\| (.+?) \|", (docs / "attention.md").read_text(), re.MULTILINE)
+    assert named == ["choice", "gumbel", "gumbel, argmax", "heads"]  # what an earlier call has made stays
     weights = tmp_path / "runs" / "heads" / "last.safetensors"
     before = weights.stat().st_mtime_ns
     again = compare(shapes, tmp_path, "--only", "heads")

@@ -69,6 +69,13 @@ CLASHES = {
         "model__attention": {"place": "after"},
         "model__output_context": False,
     },
+    "model.attention.place=both clashes with model.output_context=false": {
+        "model__attention": {"place": "both"},
+        "model__output_context": False,
+    },
+    "model.attention.width=3.0 clashes with model.attention.score=additive": {"model__attention": {"width": 3.0}},
+    "model.attention.relaxation=0.2 clashes with model.attention.mode=soft": {"model__attention": {"relaxation": 0.2}},
+    "model.context_layers=4 clashes with model.context=none": {"model__context_layers": 4},
     "model.attention.learn_width=true clashes with model.attention.score=additive": {
         "model__attention": {"learn_width": True}
     },
@@ -90,6 +97,11 @@ CLASHES = {
         "model__attention": {"score": "scaled_dot", "heads": 5, "gate": False},
     },
 }
+
+
+def test_general_s_heads_are_as_wide_as_the_state_whatever_the_width_of_others(shapes: Path) -> None:
+    made = making.config(shapes, model__attention={"score": "general", "heads": 3}, model__annotation_size=12)
+    assert made.model.attention.size % 3
 
 
 @pytest.mark.parametrize("sentence", CLASHES)

@@ -3,7 +3,7 @@
 none            a_i as the encoder gives it, which knows its neighbourhood and not its place
 positions       a_i + [waves(row_i); waves(col_i)]
 lstm            [forward LSTM; backward LSTM] over the places, row by row
-self_attention  positions, then Transformer blocks in which every place looks at every other
+self_attention  positions, then Transformer blocks in which every place looks at every other, then a layer norm
 """
 
 from __future__ import annotations

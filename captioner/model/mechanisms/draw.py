@@ -19,6 +19,8 @@ from captioner.model.settings import AttentionSettings
 class Draw(nn.Module):
     """Soft and hard: rows marked as chosen look at one place, all others everywhere."""
 
+    rewarded = True  # whether places learn by what the words after them are worth
+
     def forward(
         self, alpha: Tensor, chosen: Tensor | None, noise: Tensor | None, place: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
@@ -39,6 +41,8 @@ class StraightThrough(Draw):
 
     Where the place was drawn before (the self-critical stage), its noise is gone, and the softmax is without it.
     """
+
+    rewarded = False
 
     def __init__(self, relaxation: float) -> None:
         super().__init__()

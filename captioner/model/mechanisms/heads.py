@@ -1,9 +1,9 @@
 """Heads: one look at a time, or several at once whose contexts are put side by side and mixed.
 
-    one:   z_t = sum_i alpha_ti a_i
-    many:  z_t = W_o [z_t1; ...; z_tH],  z_th = sum_i alpha_thi W_h a_i       (Vaswani et al. 2017)
+    one:   z_t = sum_i w_ti a_i
+    many:  z_t = W_o [z_t1; ...; z_tH],  z_th = sum_i w_thi V_h a_i       (Vaswani et al. 2017)
 
-A word's map is the mean of its heads' maps.
+w is alpha, or what was drawn from it. A word's map is the mean of its heads' maps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ManyHeads(OneHead):
                 "to a width that it divides"
             )
         self.count = heads
-        self.value = nn.Linear(size, size, bias=False)  # W_1 ... W_H
+        self.value = nn.Linear(size, size, bias=False)  # V_1 ... V_H
         self.mix = StepLinear(size, size)  # W_o
 
     def values(self, annotations: Tensor) -> Tensor:

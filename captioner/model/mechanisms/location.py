@@ -1,7 +1,7 @@
 """Addressing: from scores to a map, by content alone or also by where earlier words looked.
 
     none      alpha_t = softmax_i(e_ti)
-    coverage  alpha_t = softmax_i(e_ti + (w . h + b) sum_{t' < t} alpha_t'i)      (after See et al. 2017)
+    coverage  e_ti <- e_ti + (w . h + b) sum_{t' < t} alpha_t'i      (after See et al. 2017)
     ntm       the Neural Turing Machine's location addressing (Graves et al. 2014, section 3.3.2), on the grid:
               alpha'  = g_t softmax(e_t) + (1 - g_t) alpha_{t-1}      interpolation with the last map
               alpha'' = sum over 3x3 shifts d of s_t(d) alpha'(i - d)  a shift, in two dimensions
@@ -9,8 +9,9 @@
               g_t = sigmoid(.), s_t = softmax(.), gamma_t = 1 + softplus(.) of linear functions of h
     both      ntm on scores with coverage
 
-What goes past the picture's edge is lost, and the sharpening's sum makes up for it. Before the first word the
-last map is even and nothing is covered.
+The scores e_t have been divided by the temperature already. What goes past the picture's edge is lost, and the
+sharpening's sum makes up for it. Before the first word the last map is even and nothing is covered. Where a word looks
+twice (place both), t counts looks: the second goes on from the first.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class ByContent(nn.Module):
         """What is remembered before the first word, (B, 1, ...)."""
         return {}
 
-    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensors]:
-        """alpha like the scores, (B, K, L) or (B, K, H, L), and what is remembered from now on."""
-        return F.softmax(scores, -1), {}
+    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensor, Tensors]:
+        """alpha like the scores, (B, K, L) or (B, K, H, L), the scores it is made from, what is remembered."""
+        return F.softmax(scores, -1), scores, {}
 
 
 class ByLocation(ByContent):
@@ -54,13 +55,13 @@ class ByLocation(ByContent):
         even = torch.full_like(annotations[..., 0], 1 / (rows * cols))  # (B, L)
         return {"map": even[:, None, None].expand(-1, -1, self.heads, -1)}
 
-    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensors]:
+    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         content = F.softmax(scores, -1).reshape(own["map"].shape)  # (B, K, H, L)
         control = self.control(query).view(*query.shape[:2], self.heads, -1)  # (B, K, H, 11)
         g, gamma = torch.sigmoid(control[..., :1]), 1 + F.softplus(control[..., 1:2])
         alpha = g * content + (1 - g) * own["map"]
         alpha = sharpened(self.shifted(alpha, F.softmax(control[..., 2:], -1)), gamma)
-        return alpha.reshape(scores.shape), {"map": alpha}
+        return alpha.reshape(scores.shape), scores, {"map": alpha}
 
     def shifted(self, alpha: Tensor, shares: Tensor) -> Tensor:
         """The map moved by each shift, as much as its share says."""
@@ -84,17 +85,16 @@ class Coverage(ByContent):
     def begin(self, annotations: Tensor) -> Tensors:
         return {"covered": torch.zeros_like(annotations[..., 0]).unsqueeze(1), **self.inner.begin(annotations)}
 
-    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensors]:
+    def forward(self, scores: Tensor, query: Tensor, own: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         covered = own["covered"]  # (B, K, L)
         tired = self.weight(query).unsqueeze(-1) * covered.unsqueeze(2)  # (B, K, H, L)
-        alpha, kept = self.inner(scores + tired.reshape(scores.shape), query, own)
-        return alpha, {**kept, "covered": covered + alpha.reshape(tired.shape).mean(2)}
+        alpha, scores, kept = self.inner(scores + tired.reshape(scores.shape), query, own)
+        return alpha, scores, {**kept, "covered": covered + alpha.reshape(tired.shape).mean(2)}
 
 
 def sharpened(alpha: Tensor, gamma: Tensor) -> Tensor:
     """alpha^gamma, summing to 1 again."""
-    raised = alpha.clamp_min(1e-20) ** gamma
-    return raised / raised.sum(-1, keepdim=True)
+    return F.softmax(gamma * torch.log(alpha.clamp_min(1e-20)), -1)  # powers themselves may all become 0
 
 
 def make_location(settings: AttentionSettings, hidden_size: int, grid: tuple[int, int] | None) -> ByContent:

@@ -2,7 +2,8 @@
 
     before  z_t from h_{t-1}; it enters the LSTM and the output layer (Xu et al. 2015)
     after   z_t from h_t; it enters the output layer alone (Luong et al. 2015; Lu et al. 2017)
-    both    one of each: the first enters the LSTM, the second the output layer; the word's map is their mean
+    both    one of each: the first enters the LSTM, the second the output layer; the word's map is their mean,
+            and addressing by location remembers both
 
 `look` makes a context z, the state with what addressing remembers, and a glance from a state.
 """

@@ -9,7 +9,8 @@ A query q_t is made from the state h, a key k_i from the annotation a_i:
     cosine      e_ti = s_t cos(k_i, q_t),  s_t = softplus(w . h + b)     (Graves et al. 2014, content addressing)
     gaussian    e_ti = -|k_i - q_t|^2 / (2 width^2)            (Nadaraya 1964; Watson 1964)
 
-Where nothing else is said k_i = W_a a_i + b and q_t = W_h h, both of width A. Keys are computed once an image.
+Where nothing else is said k_i = W_a a_i + b (scaled_dot: no b) and q_t = W_h h, both of width A, or A / H with H
+heads; general's heads are as wide as the state. Keys are computed once an image.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from captioner.model.settings import AttentionSettings
 
 
 def make_score(settings: AttentionSettings, annotation_size: int, hidden_size: int) -> Score:
-    """The configured score; for several heads one each, of a part of the width."""
+    """The configured score; for several heads one each, of a part of the width A where it has one."""
     if settings.heads > 1:
         width = settings.size // settings.heads
         return HeadScores([_one(settings, annotation_size, hidden_size, width) for _ in range(settings.heads)])
@@ -81,7 +82,7 @@ class ScaledDotScore(Score):
 
 
 class GeneralScore(Score):
-    """e_ti = a_i . W h, a bilinear form: W a_i is the key, h itself the query."""
+    """e_ti = a_i . W h, a bilinear form: the key is a_i times W, the query h itself."""
 
     def __init__(self, annotation_size: int, hidden_size: int) -> None:
         super().__init__()

@@ -1,11 +1,13 @@
-"""The visual sentinel of adaptive attention (Lu et al. 2017): one more place, which is not in the picture.
+"""The visual sentinel, after adaptive attention (Lu et al. 2017): one more place, which is not in the picture.
 
     s_t       = W (sigmoid(W_s h) * tanh(c))              what the LSTM's memory c has to say
     nowhere_t = exp(e_ts) / (exp(e_ts) + sum_i exp(e_ti))  its weight, among the places'
-    z_t       = (1 - nowhere_t) z_t + nowhere_t s_t
+    z_t       = (1 - nowhere_t) beta_t z_t + nowhere_t s_t
 
 e_ts is the score of s_t as if it were an annotation. So "of" may look nowhere. The gate told of a step is
-the part of the context that is of the picture.
+(1 - nowhere_t) beta_t: how much of the picture counts. With heads nowhere_t is the mean of theirs. The e_ti know of
+coverage, but not of where the Neural Turing Machine's addressing shifts the map afterwards; and a hard model draws
+among the picture's places alone, s_t is always mixed in.
 """
 
 from __future__ import annotations
