@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,31 @@ def load_last(run: Path) -> Kept:
     for name, average in checkpoint.part(held, "average").items():
         learnt[name].data.copy_(average)
     return kept
+
+
+def write_mean(out: Path, kept: Sequence[Kept]) -> None:
+    """The mean of the models' weights, as a run that was never validated: its settings are the first one's."""
+    first, *others = kept
+    for other in others:
+        same = other.config.encoder == first.config.encoder and other.vocabulary.words == first.vocabulary.words
+        if not same or _shapes(other.network) != _shapes(first.network):
+            raise UsageError(
+                f"the weights of {other.config.name} and {first.config.name} can't be averaged: encoder, sizes and "
+                "vocabulary must be the same"
+            )
+    states = [each.network.state_dict() for each in kept]
+    mean = {
+        name: torch.stack([state[name].double() for state in states]).mean(0).to(value.dtype)
+        for name, value in states[0].items()
+    }
+    (out / "best").mkdir(parents=True, exist_ok=True)
+    checkpoint.write(out / "best" / WEIGHTS, mean, {"epoch": first.state["epoch"], "step": first.state["step"]})
+    write_atomically(out / "config.yaml", configs.dump(first.config))
+    first.vocabulary.save(out / VOCABULARY)
+
+
+def _shapes(network: Network) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in network.state_dict().items()}
 
 
 def _load(run: Path, weights: dict[str, Tensor], state: dict[str, Any], path: Path) -> Kept:

@@ -1,0 +1,45 @@
+"""scripts/average_runs: the mean of weights is a run that can be exported; what doesn't fit is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+from captioner.train import checkpoint
+from captioner.train.export import export_run
+from captioner.train.keeper import load_best, load_last
+from captioner.train.run import start
+from tests.train import making
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "average_runs"
+
+
+def average(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None:
+    for name, seed in (("one", 1), ("two", 2)):
+        config = making.write(tmp_path / f"{name}.yaml", shapes, training__epochs=1, training__ema=0.9, seed=seed)
+        start(config, folder=tmp_path / name, device="cpu")
+    done = average(tmp_path / "mean", tmp_path / "one", f"{tmp_path / 'two'}:last")
+    assert done.returncode == 0, done.stderr
+    one, two = load_best(tmp_path / "one").network, load_last(tmp_path / "two").network
+    mean, _ = checkpoint.read(tmp_path / "mean" / "best" / "model.safetensors")
+    differing = 0
+    for name, value in one.state_dict().items():
+        torch.testing.assert_close(mean[name], ((value + two.state_dict()[name]) / 2).to(value.dtype))
+        differing += int(not torch.equal(value, two.state_dict()[name]))
+    assert differing > 5
+    made = export_run(tmp_path / "mean", tmp_path / "bundle")
+    assert made.manifest.scores == {}
+
+    start(making.config(shapes, training__epochs=1, model__hidden_size=12), folder=tmp_path / "wide", device="cpu")
+    refused = average(tmp_path / "none", tmp_path / "one", tmp_path / "wide")
+    assert refused.returncode == 1
+    assert "can't be averaged: encoder, sizes and vocabulary must be the same" in refused.stderr
+    assert not (tmp_path / "none").exists()
+    assert "has no best/model.safetensors" in average(tmp_path / "none", tmp_path / "nothing").stderr
