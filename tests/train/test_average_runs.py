@@ -37,7 +37,8 @@ def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None
     made = export_run(tmp_path / "mean", tmp_path / "bundle")
     assert made.manifest.scores == {}
 
-    start(making.config(shapes, training__epochs=1, model__hidden_size=12), folder=tmp_path / "wide", device="cpu")
+    wide = making.write(tmp_path / "wide.yaml", shapes, training__epochs=1, model__hidden_size=12)
+    start(wide, folder=tmp_path / "wide", device="cpu")
     refused = average(tmp_path / "none", tmp_path / "one", tmp_path / "wide")
     assert refused.returncode == 1
     assert "can't be averaged: encoder, sizes and vocabulary must be the same" in refused.stderr
