@@ -146,14 +146,16 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
         found = json.loads(evaluation.read_text(encoding="utf-8"))
         scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
         scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, beam {how['beam']}"
-        asked = [how[key] for key in ("beam", "length_power", "max_length")]
+        asked = [how[key] for key in ("beam", "length_power", "max_length")] + [how["look"] or manifest.decoding.look]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"--evaluation: {evaluation} is not what `captioner evaluate --json` prints") from None
     own = manifest.decoding
-    if asked != [own.beam, own.length_power, own.max_length]:
+    bundled = [own.beam, own.length_power, own.max_length, own.look]
+    if asked != bundled:
+        how_searched = "beam {}, length power {}, at most {} words, look {}"
         raise UsageError(
-            f"--evaluation: {evaluation} is of beam {asked[0]}, length power {asked[1]}, at most {asked[2]} words; the "
-            f"bundle is searched with beam {own.beam}, length power {own.length_power}, at most {own.max_length} words"
+            f"--evaluation: {evaluation} is of {how_searched.format(*asked)}; the bundle is searched with "
+            f"{how_searched.format(*bundled)}"
         )
     return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
 

@@ -95,8 +95,15 @@ def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path
 
 def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(evaluation(run, "--beam", "2"))
+    told = json.loads(evaluation(run))
+    told["search"]["look"] = "argmax"
+    (tmp_path / "look.json").write_text(json.dumps(told))
     (tmp_path / "no.json").write_text('{"scores": 3}')
-    for name, why in (("other.json", "is of beam 2, length power"), ("no.json", "is not what `captioner evaluate")):
+    for name, why in (
+        ("other.json", "is of beam 2, length power"),
+        ("look.json", "look argmax; the bundle is searched with beam 1"),
+        ("no.json", "is not what `captioner evaluate"),
+    ):
         done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / name)
         assert isinstance(done.exception, UsageError)
         assert why in str(done.exception)

@@ -47,3 +47,13 @@ def test_measured_sections_are_new_and_the_others_stay(shapes: Path, tmp_path: P
         assert f"| {name} | {score:.1f} |" in done.stdout
     captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
     assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
+
+    (tmp_path / "other.json").write_text("[]")
+    for wrong, why in ((tmp_path / "none.json", "No such file"), (tmp_path / "other.json", "evaluate --json` prints")):
+        given = ["--evaluation", wrong, "--runs", run]
+        refused = subprocess.run(
+            [sys.executable, SCRIPT, "default", "--model", "default", *given], capture_output=True, text=True
+        )
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("make_card: ") and why in refused.stderr
+        assert refused.stdout == ""
