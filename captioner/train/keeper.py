@@ -123,6 +123,8 @@ def load_last(run: Path) -> Kept:
 
 def write_mean(out: Path, kept: Sequence[Kept]) -> None:
     """The mean of the models' weights, as a run that was never validated: its settings are the first one's."""
+    if (out / checkpoint.LAST).exists():
+        raise UsageError(f"{out} is a training run, whose best weights would be lost; give another folder")
     first, *others = kept
     for other in others:
         same = other.config.encoder == first.config.encoder and other.vocabulary.words == first.vocabulary.words

@@ -37,6 +37,11 @@ def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None
     made = export_run(tmp_path / "mean", tmp_path / "bundle")
     assert made.manifest.scores == {}
 
+    kept = (tmp_path / "two" / "best" / "model.safetensors").read_bytes()
+    refused = average(tmp_path / "two", tmp_path / "one")  # the folder to write was forgotten
+    assert refused.returncode == 1 and "is a training run" in refused.stderr
+    assert (tmp_path / "two" / "best" / "model.safetensors").read_bytes() == kept
+
     wide = making.write(tmp_path / "wide.yaml", shapes, training__epochs=1, model__hidden_size=12)
     start(wide, folder=tmp_path / "wide", device="cpu")
     refused = average(tmp_path / "none", tmp_path / "one", tmp_path / "wide")
