@@ -100,15 +100,21 @@ class Encoder(nn.Module):
         """Stays in eval mode whatever the parent module is told: batch-norm statistics never drift."""
         return super().train(False)
 
-    def tune(self, start: str | None = None) -> list[nn.Parameter]:
-        """Let the tail learn, from stage `start` on; the trunk's weights stay frozen. Returns what learns."""
+    def tune(self, start: str | None = None, *, depthwise: bool = True) -> list[nn.Parameter]:
+        """Let the tail learn, from stage `start` on; the trunk's weights stay frozen. Returns what learns.
+
+        `depthwise=False` leaves the filters of depthwise convolutions as they are.
+        """
         tail = self.order[self.cut :]
         if start is not None and start not in tail:
             raise unknown(f"stage of the tail of {self.settings.name}", start, tail)
         learning = []
         for name in tail[0 if start is None else tail.index(start) :]:
             self._stage(name).requires_grad_(True)
-            learning += list(self._stage(name).parameters())
+            for layer in self._stage(name).modules() if not depthwise else ():
+                if isinstance(layer, nn.Conv2d) and layer.groups == layer.in_channels > 1:
+                    layer.requires_grad_(False)
+            learning += [p for p in self._stage(name).parameters() if p.requires_grad]
         return learning
 
     def _stage(self, name: str) -> nn.Module:

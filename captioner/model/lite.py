@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
+from captioner.model.quick import convolve
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class SameConv(nn.Conv2d):
             total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
             pads += [total // 2, total - total // 2]
         if pads[0] == pads[1] and pads[2] == pads[3]:  # symmetric: the convolution pads by itself, which is quicker
-            return F.conv2d(x, self.weight, self.bias, self.stride, (pads[2], pads[0]), self.dilation, self.groups)
-        return F.conv2d(F.pad(x, pads), self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+            return convolve(x, self.weight, self.stride, (pads[2], pads[0]), self.groups)
+        return convolve(F.pad(x, pads), self.weight, self.stride, (0, 0), self.groups)
 
 
 class ConvNorm(nn.Sequential):

@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,9 +244,10 @@ class Loop:
         assert self.critic is not None
         self.network.eval()
         chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
-        with torch.no_grad():
+        with torch.no_grad(), self._autocast():
             annotations = self.network.annotations(grid.to(self.team.device))
-        drawn = self.critic.draw(annotations, step_plan.images, chosen, self.generator)
+            drawn = self.critic.draw(annotations, step_plan.images, chosen, self.generator)
+        self.network.train(self.critic.settings.dropout)
         reading = self._read(grid, drawn.words, chosen=drawn.chosen, places=drawn.places)
         self._add(steps=1, reward=drawn.mean_reward)
         return self.critic.loss(reading, drawn, self.settings.hard.reward)
@@ -254,10 +255,13 @@ class Loop:
     def _read(self, grid: Tensor, sentences: Any, **how: Any) -> Reading:
         device = self.team.device
         batch = [torch.from_numpy(x).to(device) for x in tensors(sentences, self.vocabulary)]
-        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
-        with torch.autocast(device.type, dtype=kind) if kind else nullcontext():
+        with self._autocast():
             reading: Reading = self.reader(grid.to(device), *batch, generator=self.generator, **how)
         return replace(reading, logits=reading.logits.float(), alpha=reading.alpha.float())
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
+        return torch.autocast(self.team.device.type, dtype=kind) if kind else nullcontext()
 
     def _sampled_rows(self, shape: tuple[int, ...]) -> Tensor | None:
         """Hard attention: which captions look at sampled places; the others use the expectation."""

@@ -6,7 +6,9 @@ r is CIDEr-D against the image's training captions. The baseline b is the reward
 the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard
 attention the sampled places are part of the sample: log p(s | a) gets the same weight, times lambda_r.
 Sampling and the pass with gradients are both without dropout and at the same temperature, and a caption
-that has grown to the maximum length ends there for certain, so that the estimate is unbiased.
+that has grown to the maximum length ends there for certain, so that the estimate is unbiased. With
+`training.scst.dropout` the pass with gradients has dropout: biased, but the training captions are learnt by
+heart less.
 """
 
 from __future__ import annotations
@@ -116,6 +118,9 @@ def sample(
         if chosen is not None:
             noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
         logits, own, glance = decoder.step(shared, own, words, noise=noise, chosen=chosen)
+        logits = logits.to(
+            torch.promote_types(logits.dtype, torch.float32)
+        )  # half precision has too few steps to draw from
         logits[..., [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf
         if greedy:
             words = logits.argmax(-1)

@@ -107,7 +107,7 @@ def _tail(config: Config, network: Network) -> list[nn.Parameter]:
         return []
     if stage is not None and stage not in encoder.order:
         raise unknown(f"stage of {config.encoder.name} (training.tune.from_stage)", stage, encoder.order)
-    return encoder.tune(stage)
+    return encoder.tune(stage, depthwise=config.training.tune.depthwise)
 
 
 def _first(data: CaptionSet, count: int | None) -> CaptionSet:

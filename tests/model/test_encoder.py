@@ -216,6 +216,17 @@ def test_tuning_may_start_later_than_the_tail():
     ]
 
 
+def test_depthwise_filters_may_stay_as_they_are():
+    encoder = make_encoder(tail="stage6")
+    learning = {id(parameter) for parameter in encoder.tune(depthwise=False)}
+    trained(encoder)
+    for name, parameter in encoder.named_parameters():
+        learns = name.startswith(("stages.stage6.", "stages.stage7.", "stages.head."))
+        learns &= not name.endswith("depthwise.0.weight")  # the filters; their norm's weight and bias learn
+        assert (id(parameter) in learning) == learns == parameter.requires_grad, name
+        assert (parameter.grad is not None) == learns, name
+
+
 def test_an_encoder_without_tail_has_nothing_to_tune():
     encoder = make_encoder()
     assert encoder.tune() == []

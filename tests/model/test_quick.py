@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from captioner.model.quick import StepLinear, draw, dropout, over_steps
+from captioner.model.lite import ConvNorm
+from captioner.model.quick import StepLinear, convolve, draw, dropout, over_steps
 from captioner.train.memory import keep_memory
 
 
@@ -120,3 +121,48 @@ def test_memory_settings_are_taken_or_said_to_be_missing(monkeypatch: pytest.Mon
     assert keep_memory() == (platform.libc_ver()[0] == "glibc")
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())  # a C library without mallopt
     assert keep_memory() is False
+
+
+def test_products_of_steps_are_made_in_bfloat16_and_what_is_passed_on_stays_float32() -> None:
+    torch.manual_seed(0)
+    quick, start = StepLinear(64, 64), torch.randn(2, 3, 64)
+    found = []
+    for half in (False, True):
+        quick.zero_grad()
+        x = start.clone().requires_grad_()
+        h = x
+        with torch.autocast("cpu", torch.bfloat16, enabled=half), over_steps(quick):
+            for _ in range(4):
+                h = torch.tanh(quick(h))
+                assert h.dtype == torch.float32
+        (h**2).sum().backward()
+        found.append((h.detach(), x.grad, quick.weight.grad, quick.bias.grad))
+    for exact, rounded in zip(*found, strict=True):
+        assert rounded.dtype == torch.float32
+        assert not torch.equal(exact, rounded)  # it was rounded
+        assert torch.cosine_similarity(exact.flatten(), rounded.flatten(), 0) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "groups"), [(1, 1, 1), (3, 1, 16), (5, 1, 16), (5, 2, 16), (3, 2, 1)], ids=str
+)
+def test_convolutions_in_bfloat16_come_close_to_exact_ones(kernel: int, stride: int, groups: int) -> None:
+    torch.manual_seed(0)
+    layer = ConvNorm(16, 16, kernel, stride, groups).eval()
+    grid = torch.randn(4, 16, 9, 8).contiguous(memory_format=torch.channels_last)
+    found = []
+    for half in (False, True):
+        layer.zero_grad()
+        x = grid.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            y = layer(x)
+        (y.float() ** 2).sum().backward()
+        found.append((y.detach().float(), x.grad, *(p.grad for p in layer.parameters())))
+    for exact, rounded in zip(*found, strict=True):
+        assert exact.shape == rounded.shape
+        assert torch.cosine_similarity(exact.flatten(), rounded.flatten(), 0) > 0.999
+
+
+def test_without_autocast_convolutions_are_torchs_own() -> None:
+    x, weight = torch.randn(2, 6, 7, 7), torch.randn(6, 1, 3, 3, requires_grad=True)
+    assert torch.equal(convolve(x, weight, (2, 2), (1, 1), 6), nn.functional.conv2d(x, weight, None, 2, 1, 1, 6))

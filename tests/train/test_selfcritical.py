@@ -231,20 +231,27 @@ def test_rewards_are_each_images_own() -> None:
     assert found[0, 0] > 2 * found[0, 1]
 
 
-def test_the_loop_enters_the_stage_with_its_own_rate_and_without_dropout(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("dropout", [False, True])
+def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
+    dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from captioner.train.loop import Loop
 
     modes: list[bool] = []
-    real = Loop._read
+    drawing: list[bool] = []
+    real, real_draw = Loop._read, SelfCritical.draw
+
+    def spy_draw(self: SelfCritical, *args: Any) -> Draws:
+        drawing.append(self.decoder.training)
+        return real_draw(self, *args)
 
     def spy(self: Loop, *args: Any, **how: Any) -> Any:
         modes.append(self.network.decoder.training)
         return real(self, *args, **how)
 
     monkeypatch.setattr(Loop, "_read", spy)
-    scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    monkeypatch.setattr(SelfCritical, "draw", spy_draw)
+    scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": dropout}
     config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     start(config, folder=tmp_path / "run", device="cpu")
     rows = [row for row in making.rows(tmp_path / "run") if "validation" not in row]
@@ -252,7 +259,8 @@ def test_the_loop_enters_the_stage_with_its_own_rate_and_without_dropout(
     assert "reward" not in rows[0]
     assert rows[1]["reward"] >= 0
     assert rows[1]["rate"] == pytest.approx(0.01 * 4 / 100)  # the fourth step of the stage's warm-up
-    assert modes == [True] * 4 + [False] * 4
+    assert modes == [True] * 4 + [dropout] * 4
+    assert drawing == [False] * 4
 
 
 def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:

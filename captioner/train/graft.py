@@ -1,0 +1,67 @@
+"""Another encoder under a trained decoder, whose annotations are mapped to those that the decoder has learnt to read.
+
+The decoder sees annotations through one linear layer, p_i = W a_i + b. For another encoder with annotations a'_i of
+the same places, W' and b' are fitted to the old p_i by ridge regression over many pictures' places:
+
+    W', b' = argmin sum_i |W' a'_i + b' - (W a_i + b)|^2 + ridge |W'|^2
+
+All else of the decoder is kept. Training then goes on from something that already captions, not from random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from captioner import images
+from captioner.errors import UsageError
+from captioner.model.network import Network
+
+RIDGE = 0.01  # of the mean square of an annotation's numbers
+
+
+def graft(old: Network, new: Network, paths: Sequence[Path], *, batch: int = 32) -> float:
+    """Give `new` the decoder of `old`, with the fitted projection; returns the share of the variance it explains."""
+    before, after = old.decoder.project, new.decoder.project
+    if before is None or after is None:
+        raise UsageError("a decoder without a projection (model.annotation_size) can't be put on another encoder")
+    if old.encoder.grid() != new.encoder.grid():
+        raise UsageError(f"the encoders' grids differ: {old.encoder.grid()} and {new.encoder.grid()}")
+    kept = {k: v for k, v in old.decoder.state_dict().items() if not k.startswith("project.")}
+    new.decoder.load_state_dict(kept | {f"project.{k}": v for k, v in after.state_dict().items()})
+    return _fit(after, (_places(old, new, paths[i : i + batch]) for i in range(0, len(paths), batch)), before)
+
+
+def _places(old: Network, new: Network, paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
+    """The annotations of both encoders at the same places, (N, D) and (N, D')."""
+    found = []
+    for network in (old, new):
+        size = network.encoder.settings.size
+        pixels = torch.from_numpy(np.stack([images.load(path, size)[1] for path in paths]))
+        with torch.no_grad():
+            found.append(network.encode(pixels).flatten(0, 1).double())
+    return found[0], found[1]
+
+
+@torch.no_grad()
+def _fit(layer: nn.Linear, pairs: Iterable[tuple[Tensor, Tensor]], before: nn.Linear) -> float:
+    size, out = layer.in_features + 1, layer.out_features
+    squares, products = torch.zeros(size, size).double(), torch.zeros(size, out).double()
+    power, sums, rows = 0.0, torch.zeros(out).double(), 0
+    for old, new in pairs:
+        wanted = old @ before.weight.double().T + before.bias.double()
+        a = torch.cat([new, new.new_ones(len(new), 1)], 1)  # the last number stands for the bias
+        squares += a.T @ a
+        products += a.T @ wanted
+        power, sums, rows = power + float(wanted.square().sum()), sums + wanted.sum(0), rows + len(a)
+    ridge = RIDGE * squares.diagonal()[:-1].mean() * torch.ones(size).double()
+    ridge[-1] = 0.0
+    solved = torch.linalg.solve(squares + ridge.diag(), products)  # (D' + 1, out)
+    layer.weight.copy_(solved[:-1].T)
+    layer.bias.copy_(solved[-1])
+    error = power - 2 * float((solved * products).sum()) + float((solved * (squares @ solved)).sum())
+    return 1 - error / (power - float(sums.square().sum()) / rows)

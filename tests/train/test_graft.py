@@ -1,0 +1,74 @@
+"""Another encoder under a trained decoder: the layer between is fitted, all else kept, and training goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioner.errors import UsageError
+from captioner.model.network import Network
+from captioner.train.config import parse
+from captioner.train.graft import graft
+from captioner.train.keeper import load_best
+from captioner.train.run import start
+from captioner.train.sources import read_split
+from tests.train import making
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "graft_encoder"
+
+
+def network(data: Path, **changes: object) -> Network:
+    torch.manual_seed(0)
+    config = parse(making.settings(data, **changes), "test")
+    return Network(config.encoder, config.model, 30)
+
+
+def pictures(data: Path) -> list[Path]:
+    return [item.path for item in read_split(parse(making.settings(data), "test"), "train").items]
+
+
+def test_the_same_encoder_gives_the_same_model_again(shapes: Path) -> None:
+    """With more places than channels the solution is known: the old layer, but for what the ridge takes."""
+    old = network(shapes)
+    new = network(shapes)
+    torch.nn.init.normal_(new.decoder.output.weight)
+    explained = graft(old, new, pictures(shapes) * 4)
+    assert explained > 0.95
+    assert old.decoder.project is not None and new.decoder.project is not None
+    for name, value in old.decoder.state_dict().items():
+        if not name.startswith("project."):
+            assert torch.equal(value, new.decoder.state_dict()[name]), name
+    a = torch.rand(50, 40) * 3
+    close = torch.cosine_similarity(old.decoder.project(a).flatten(), new.decoder.project(a).flatten(), 0)
+    assert close > 0.8
+
+
+def test_another_encoder_explains_less_and_more_than_chance(shapes: Path) -> None:
+    old, new = network(shapes), network(shapes, encoder__name="efficientnet_lite2")
+    assert 0.3 < graft(old, new, pictures(shapes)) < 1
+
+
+def test_what_can_not_be_fitted_is_refused(shapes: Path) -> None:
+    with pytest.raises(UsageError, match="without a projection"):
+        graft(network(shapes), network(shapes, model__annotation_size=None), [])
+    with pytest.raises(UsageError, match=r"grids differ: \(4, 4\) and \(8, 8\)"):
+        graft(network(shapes), network(shapes, encoder__annotations=["stage2"]), [])
+
+
+def test_training_goes_on_from_what_the_script_writes(shapes: Path, tmp_path: Path) -> None:
+    start(making.write(tmp_path / "one.yaml", shapes, training__epochs=1), folder=tmp_path / "one", device="cpu")
+    grafted = tmp_path / "grafted"
+    how = {"encoder__name": "efficientnet_lite2", "training__epochs": 1, "training__start_from": str(grafted)}
+    config = making.write(tmp_path / "two.yaml", shapes, **how)
+    call = [sys.executable, SCRIPT, grafted, tmp_path / "one", "--config", config]
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "explains" in done.stdout
+    assert load_best(grafted).config.encoder.name == "efficientnet_lite2"
+    start(config, folder=tmp_path / "two", device="cpu")
+    done = subprocess.run([*call[:3], tmp_path / "nothing", *call[4:]], capture_output=True, text=True)
+    assert done.returncode == 1 and "has no best/model.safetensors" in done.stderr
