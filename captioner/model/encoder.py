@@ -103,7 +103,7 @@ class Encoder(nn.Module):
     def tune(self, start: str | None = None, *, depthwise: bool = True) -> list[nn.Parameter]:
         """Let the tail learn, from stage `start` on; the trunk's weights stay frozen. Returns what learns.
 
-        `depthwise=False` leaves the filters of depthwise convolutions as they are.
+        `depthwise=False` leaves depthwise convolutions as they are.
         """
         tail = self.order[self.cut :]
         if start is not None and start not in tail:

@@ -61,7 +61,10 @@ def _depths(name: str) -> list[int]:
 
 
 class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow's SAME: by the input's size, the odd pixel right and below."""
+    """A convolution padded as TensorFlow's SAME: by the input's size, the odd pixel right and below. Without a bias."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         pads: list[int] = []
@@ -88,7 +91,7 @@ class ConvNorm(nn.Sequential):
         *,
         linear: bool = False,
     ) -> None:
-        conv = SameConv(inputs, outputs, kernel, stride, groups=groups, bias=False)
+        conv = SameConv(inputs, outputs, kernel, stride, groups)
         norm = nn.BatchNorm2d(outputs, eps=_EPSILON)
         super().__init__(conv, norm, *([] if linear else [nn.ReLU6()]))
 

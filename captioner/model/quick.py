@@ -32,7 +32,7 @@ class StepLinear(nn.Linear):
         """Around the forward passes of all steps; the backward pass may come later."""
         learns = torch.is_grad_enabled() and self.weight.requires_grad
         kind = product_type(self.weight)
-        if not learns or torch.compiler.is_compiling() or kind == torch.float16:  # which needs its own scaling
+        if not learns or torch.compiler.is_compiling() or kind == torch.float16:  # whose sums may overflow
             yield
             return
         pairs: Pairs = []
@@ -50,9 +50,10 @@ class StepLinear(nn.Linear):
 
 
 def product_type(weight: Tensor) -> torch.dtype:
-    """What numbers autocast, where it is on, makes products of."""
+    """What numbers autocast, where it is on, makes products of; it leaves float64 alone."""
     device = weight.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    autocast = torch.is_autocast_enabled(device) and weight.dtype != torch.float64
+    return torch.get_autocast_dtype(device) if autocast else weight.dtype
 
 
 @contextmanager
@@ -104,7 +105,7 @@ def convolve(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[
     """
     if weight.device.type != "cpu" or product_type(weight) != torch.bfloat16:
         return F.conv2d(x, weight, None, stride, padding, 1, groups)
-    if weight.shape[2:] == (1, 1) and groups == 1 and stride == (1, 1):
+    if weight.shape[2:] == (1, 1) and groups == 1 and stride == (1, 1) and padding == (0, 0):
         return F.linear(x.permute(0, 2, 3, 1), weight.flatten(1)).permute(0, 3, 1, 2)
     if groups == len(weight) and weight.requires_grad:
         y: Tensor = _Depthwise.apply(x.bfloat16(), weight, stride, padding)  # type: ignore[no-untyped-call]

@@ -84,9 +84,10 @@ class TransformerDecoder(CaptionDecoder):
         """The annotations' keys and values for every layer; no word yet, at time 0."""
         a = self.annotate(annotations)
         pairs = torch.cat([block.picture.pair(a) for block in self.blocks], -1)  # type: ignore[operator, union-attr]
-        time = torch.zeros_like(a[:, :1, :1])  # (B, 1, 1)
+        zero = torch.zeros_like(a[:, :1, :1])  # (B, 1, 1)
+        time = zero.to(self.embedding.weight.dtype)  # not in half precision, whose waves would be others
         width = self.settings.layers * 2 * self.settings.hidden_size
-        past = time.unsqueeze(-1).expand(-1, -1, -1, width)[:, :, :0]  # (B, 1, 0, layers * 2n)
+        past = zero.unsqueeze(-1).expand(-1, -1, -1, width)[:, :, :0]  # (B, 1, 0, layers * 2n)
         return {"pairs": pairs}, {"time": time, "past": past}
 
     def step(

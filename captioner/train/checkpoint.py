@@ -65,4 +65,12 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     for key, value in tensors.items():
         number, name = key.split(".", 1)
         state.setdefault(int(number), {})[name] = value
+    learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for place, moments in state.items():
+        sizes = {moment.shape for moment in moments.values() if moment.dim()}
+        if place >= len(learning) or sizes - {learning[place].shape}:
+            raise CaptionerError(
+                "the checkpoint's optimiser moved other weights than this run would: leave what decides them "
+                "(training.tune, encoder, model) as it was"
+            )
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

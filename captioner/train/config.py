@@ -98,8 +98,8 @@ class TuneSettings(Settings):
     from_stage: str | None = Field(None, description="First stage that learns; absent: the whole tail.")
     depthwise: bool = Field(
         True,
-        description="Filters of depthwise convolutions learn too; they are few weights, and on a CPU a fifth of the "
-        "time of a step.",
+        description="Depthwise convolutions learn too; they are few weights, and on a CPU about a seventh of a step's "
+        "time.",
     )
 
 

@@ -1,7 +1,7 @@
 """Another encoder under a trained decoder, whose annotations are mapped to those that the decoder has learnt to read.
 
-The decoder sees annotations through one linear layer, p_i = W a_i + b. For another encoder with annotations a'_i of
-the same places, W' and b' are fitted to the old p_i by ridge regression over many pictures' places:
+The decoder sees annotations through one layer, relu(p_i) with p_i = W a_i + b. For another encoder with annotations
+a'_i of the same places, W' and b' are fitted to the old p_i by ridge regression over many pictures' places:
 
     W', b' = argmin sum_i |W' a'_i + b' - (W a_i + b)|^2 + ridge |W'|^2
 
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from captioner import images
 from captioner.errors import UsageError
-from captioner.model.network import Network
+from captioner.model.network import Network, load_weights
 
-RIDGE = 0.01  # of the mean square of an annotation's numbers
+RIDGE = 0.01  # of the mean over channels of the sum of squares over places
 
 
 def graft(old: Network, new: Network, paths: Sequence[Path], *, batch: int = 32) -> float:
@@ -31,20 +31,20 @@ def graft(old: Network, new: Network, paths: Sequence[Path], *, batch: int = 32)
         raise UsageError("a decoder without a projection (model.annotation_size) can't be put on another encoder")
     if old.encoder.grid() != new.encoder.grid():
         raise UsageError(f"the encoders' grids differ: {old.encoder.grid()} and {new.encoder.grid()}")
-    kept = {k: v for k, v in old.decoder.state_dict().items() if not k.startswith("project.")}
-    new.decoder.load_state_dict(kept | {f"project.{k}": v for k, v in after.state_dict().items()})
+    if not paths:
+        raise UsageError("there is no picture to fit the layer on")
+    kept = {f"decoder.{k}": v for k, v in old.decoder.state_dict().items() if not k.startswith("project.")}
+    load_weights(new, {**new.state_dict(), **kept}, "the model's decoder")
     return _fit(after, (_places(old, new, paths[i : i + batch]) for i in range(0, len(paths), batch)), before)
 
 
 def _places(old: Network, new: Network, paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
     """The annotations of both encoders at the same places, (N, D) and (N, D')."""
-    found = []
-    for network in (old, new):
-        size = network.encoder.settings.size
-        pixels = torch.from_numpy(np.stack([images.load(path, size)[1] for path in paths]))
-        with torch.no_grad():
-            found.append(network.encode(pixels).flatten(0, 1).double())
-    return found[0], found[1]
+    sizes = {network.encoder.settings.size for network in (old, new)}
+    pixels = {size: torch.from_numpy(np.stack([images.load(path, size)[1] for path in paths])) for size in sizes}
+    with torch.no_grad():
+        a, b = (network.encode(pixels[network.encoder.settings.size]).flatten(0, 1) for network in (old, new))
+    return a.double(), b.double()
 
 
 @torch.no_grad()
@@ -64,4 +64,7 @@ def _fit(layer: nn.Linear, pairs: Iterable[tuple[Tensor, Tensor]], before: nn.Li
     layer.weight.copy_(solved[:-1].T)
     layer.bias.copy_(solved[-1])
     error = power - 2 * float((solved * products).sum()) + float((solved * (squares @ solved)).sum())
-    return 1 - error / (power - float(sums.square().sum()) / rows)
+    variance = power - float(sums.square().sum()) / rows
+    if variance <= 0:
+        raise UsageError("all places of these pictures look the same to the model: there is nothing to fit")
+    return 1 - error / variance

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from captioner.bundle import VOCABULARY, WEIGHTS
-from captioner.errors import UsageError
+from captioner.bundle import MANIFEST, VOCABULARY, WEIGHTS
+from captioner.errors import CaptionerError, UsageError
 from captioner.files import write_atomically
 from captioner.model.network import Network, load_weights
 from captioner.text import Vocabulary
@@ -121,10 +121,29 @@ def load_last(run: Path) -> Kept:
     return kept
 
 
-def write_mean(out: Path, kept: Sequence[Kept]) -> None:
-    """The mean of the models' weights, as a run that was never validated: its settings are the first one's."""
+def check_free(out: Path) -> None:
+    """Refuse to write a model where something else is; an older one that `write_model` wrote may be replaced."""
     if (out / checkpoint.LAST).exists():
         raise UsageError(f"{out} is a training run, whose best weights would be lost; give another folder")
+    if (out / MANIFEST).exists() or (out.exists() and not out.is_dir()):
+        raise UsageError(f"{out} is a {'bundle' if out.is_dir() else 'file'}; give another folder")
+
+
+def write_model(out: Path, kept: Kept) -> None:
+    """A model as a run that was never validated, to export, evaluate or go on from."""
+    check_free(out)
+    try:
+        (out / "best").mkdir(parents=True, exist_ok=True)
+        checkpoint.write(out / "best" / WEIGHTS, kept.network.state_dict(), kept.state)
+        write_atomically(out / "config.yaml", configs.dump(kept.config))
+        kept.vocabulary.save(out / VOCABULARY)
+    except OSError as error:
+        raise CaptionerError(f"{out} can't be written: {error}") from error
+
+
+def write_mean(out: Path, kept: Sequence[Kept]) -> None:
+    """The mean of the models' weights; its settings are the first one's."""
+    check_free(out)
     first, *others = kept
     for other in others:
         same = other.config.encoder == first.config.encoder and other.vocabulary.words == first.vocabulary.words
@@ -138,10 +157,8 @@ def write_mean(out: Path, kept: Sequence[Kept]) -> None:
         name: torch.stack([state[name].double() for state in states]).mean(0).to(value.dtype)
         for name, value in states[0].items()
     }
-    (out / "best").mkdir(parents=True, exist_ok=True)
-    checkpoint.write(out / "best" / WEIGHTS, mean, {"epoch": first.state["epoch"], "step": first.state["step"]})
-    write_atomically(out / "config.yaml", configs.dump(first.config))
-    first.vocabulary.save(out / VOCABULARY)
+    first.network.load_state_dict(mean)
+    write_model(out, replace(first, state={"epoch": first.state["epoch"], "step": first.state["step"]}))
 
 
 def _shapes(network: Network) -> dict[str, torch.Size]:

@@ -118,9 +118,8 @@ def sample(
         if chosen is not None:
             noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
         logits, own, glance = decoder.step(shared, own, words, noise=noise, chosen=chosen)
-        logits = logits.to(
-            torch.promote_types(logits.dtype, torch.float32)
-        )  # half precision has too few steps to draw from
+        # half precision has too few steps between 0 and 1 to draw from
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         logits[..., [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf
         if greedy:
             words = logits.argmax(-1)

@@ -50,7 +50,7 @@ def test_every_published_tensor_but_the_classifiers_is_taken(number):
     ],
 )
 def test_padding_is_tensorflows_same(size, kernel, stride, outputs, first):
-    conv = lite.SameConv(1, 1, kernel, stride, bias=False)
+    conv = lite.SameConv(1, 1, kernel, stride)
     with torch.no_grad():
         conv.weight.zero_()
         conv.weight[0, 0, kernel - 1, kernel - 1] = 1.0  # sees the last pixel of its window alone

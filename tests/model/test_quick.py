@@ -132,6 +132,7 @@ def test_products_of_steps_are_made_in_bfloat16_and_what_is_passed_on_stays_floa
         x = start.clone().requires_grad_()
         h = x
         with torch.autocast("cpu", torch.bfloat16, enabled=half), over_steps(quick):
+            assert quick._ticket is not None  # one product for all steps, in either precision
             for _ in range(4):
                 h = torch.tanh(quick(h))
                 assert h.dtype == torch.float32
@@ -161,6 +162,26 @@ def test_convolutions_in_bfloat16_come_close_to_exact_ones(kernel: int, stride: 
     for exact, rounded in zip(*found, strict=True):
         assert exact.shape == rounded.shape
         assert torch.cosine_similarity(exact.flatten(), rounded.flatten(), 0) > 0.999
+
+
+def test_filters_of_depthwise_convolutions_get_float32_gradients_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, 8, 8).bfloat16()
+    quick, plain = (torch.randn(6, 1, 3, 3, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in "ab")
+    with torch.autocast("cpu", torch.bfloat16):
+        y = convolve(x, quick, (1, 1), (1, 1), 6)
+    assert y.dtype == torch.bfloat16
+    up = torch.randn(y.shape).bfloat16()
+    y.backward(up)
+    nn.functional.conv2d(x.float(), plain, None, 1, 1, 1, 6).backward(up.float())
+    torch.testing.assert_close(quick.grad, plain.grad, rtol=1e-4, atol=1e-4)  # torch's own: off by 1e-2
+
+
+def test_float64_is_left_alone_under_autocast() -> None:
+    quick, plain = twins(True)
+    x = torch.randn(2, 3, 5, dtype=torch.double)
+    with torch.autocast("cpu", torch.bfloat16), over_steps(quick):
+        torch.testing.assert_close(quick(x), plain(x))
 
 
 def test_without_autocast_convolutions_are_torchs_own() -> None:

@@ -13,10 +13,14 @@ from torch import Tensor
 
 from captioner.errors import CaptionerError
 from captioner.model.decoder import Decoder
+from captioner.model.encoder import Encoder
 from captioner.model.settings import ModelSettings
+from captioner.model.transformer import TransformerDecoder
 from captioner.text import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus, tensors
+from captioner.train.keeper import load_last
+from captioner.train.precision import works_on_cpu
 from captioner.train.run import start
 from captioner.train.selfcritical import Draws, SelfCritical, advantages, longest_first, loss, sample
 from tests.train import making
@@ -268,3 +272,47 @@ def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_
     config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst)
     with pytest.raises(CaptionerError, match=r"no training image has 9 captions \(training\.scst\.references\)"):
         start(config, folder=tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("decoder", ["lstm", "transformer"])
+def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(decoder: str) -> None:
+    """Sampling goes word by word and reading over whole captions: the same words must be as likely in both."""
+    torch.manual_seed(0)
+    width = 64
+    settings: dict[str, Any] = {"embedding_size": width, "hidden_size": width, "annotation_size": width}
+    if decoder == "transformer":
+        plain = {"score": "scaled_dot", "gate": False, "heads": 4, "size": width}
+        settings |= {"decoder": decoder, "attention": plain, "layers": 2}
+    network = {"lstm": Decoder, "transformer": TransformerDecoder}[decoder](
+        ModelSettings.model_validate(settings), 8, len(VOCABULARY), (2, 2)
+    ).eval()
+    sentences = [[[RED, DOT] * 8]]
+    inputs, targets, lengths = (torch.from_numpy(x) for x in tensors(sentences, VOCABULARY))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        annotations = torch.randn(1, 4, 8)
+        read = network(annotations, inputs, targets, lengths).logits.float().log_softmax(-1)
+        shared, own = network.begin(annotations)
+        if decoder == "transformer":
+            assert own["time"].dtype == torch.float32  # whole numbers above 256 are not all there in bfloat16
+        for t, word in enumerate(inputs[0, 0]):
+            logits, own, _ = network.step(shared, own, word.view(1, 1))
+            torch.testing.assert_close(logits[0, 0].float().log_softmax(-1), read[t], atol=0.02, rtol=0.02)
+
+
+@pytest.mark.skipif(not works_on_cpu("bfloat16"), reason="bfloat16 ends in an illegal instruction on this processor")
+def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shapes: Path, tmp_path: Path) -> None:
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": True}
+    how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3", "training__tune": {"depthwise": False}}
+    config = making.write(
+        tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, training__precision="bfloat16", **how
+    )
+    start(config, folder=tmp_path / "run", device="cpu")
+    run = load_last(tmp_path / "run")
+    before = Encoder(run.config.encoder).state_dict()
+    after = run.network.encoder.state_dict()
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    weights = {name for name in after if name.startswith("stages.stage3.") and name.endswith((".weight", ".bias"))}
+    assert moved == {name for name in weights if not name.endswith("depthwise.0.weight")}
+
+    with pytest.raises(CaptionerError, match=r"the checkpoint's optimiser moved other weights"):
+        start(None, ["training.tune.depthwise=true", "training.epochs=2"], resume=tmp_path / "run", device="cpu")
