@@ -306,6 +306,7 @@ def test_ctrl_c_ends_quietly_and_leaves_whole_lines(model, photos):
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     assert running.stdin and running.stderr
     running.stdin.write("photos/img_2.jpg\nphotos/img_7.bmp\n")
