@@ -102,6 +102,20 @@ class TuneSettings(Settings):
     )
 
 
+class RewardSettings(Settings):
+    """What a sampled caption is worth: a sum of scores against the image's training captions, times these weights."""
+
+    cider: float = Field(1.0, ge=0, description="Of CIDEr-D (1.05 is what the field prints as 105).")
+    bleu: float = Field(0.0, ge=0, description="Of the caption's BLEU-4, smoothed, 0 to 1.")
+    meteor: float = Field(0.0, ge=0, description="Of METEOR without its table of paraphrases, 0 to 1.")
+
+    @model_validator(mode="after")
+    def _is_something(self) -> RewardSettings:
+        if not (self.cider or self.bleu or self.meteor):
+            raise ValueError("one of the weights must be above 0")
+        return self
+
+
 class SelfCriticalSettings(Settings):
     """Self-critical sequence training (Rennie et al. 2017): sampled captions, CIDEr-D as the reward."""
 
@@ -111,6 +125,7 @@ class SelfCriticalSettings(Settings):
         "leave_one_out",
         description="What a reward is compared with: the greedy caption, or the image's other samples.",
     )
+    reward: RewardSettings = Field(default_factory=lambda: RewardSettings())
     learning_rate: float = Field(5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up.")
     temperature: float = Field(1.0, gt=0, description="Of the sampling; above 1 the samples are more varied.")
     maximum_length: int = Field(18, ge=2, description="Sampled captions end after so many words.")

@@ -54,8 +54,18 @@ class Reader(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, grid: Tensor, inputs: Tensor, targets: Tensor, lengths: Tensor, **how: Any) -> Reading:
-        return self.network.decoder(self.network.annotations(grid), inputs, targets, lengths, **how)  # type: ignore[no-any-return]
+    def forward(
+        self,
+        grid: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor,
+        annotations: Tensor | None = None,  # the grid's, where they have been made already
+        **how: Any,
+    ) -> Reading:
+        if annotations is None:
+            annotations = self.network.annotations(grid)
+        return self.network.decoder(annotations, inputs, targets, lengths, **how)  # type: ignore[no-any-return]
 
 
 def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> Progress:
@@ -244,11 +254,11 @@ class Loop:
         assert self.critic is not None
         self.network.eval()
         chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
-        with torch.no_grad(), self._autocast():
+        with self._autocast():
             annotations = self.network.annotations(grid.to(self.team.device))
-            drawn = self.critic.draw(annotations, step_plan.images, chosen, self.generator)
+            drawn = self.critic.draw(annotations.detach(), step_plan.images, chosen, self.generator)
         self.network.train(self.critic.settings.dropout)
-        reading = self._read(grid, drawn.words, chosen=drawn.chosen, places=drawn.places)
+        reading = self._read(grid, drawn.words, annotations=annotations, chosen=drawn.chosen, places=drawn.places)
         self._add(steps=1, reward=drawn.mean_reward)
         return self.critic.loss(reading, drawn, self.settings.hard.reward)
 

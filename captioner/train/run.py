@@ -65,12 +65,12 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
     """Fill the feature cache of a config's splits."""
     import torch
 
-    from captioner.model.encoder import Encoder
+    from captioner.train.setup import first_encoder
     from captioner.train.sources import open_features, read_split
 
     settings = configs.load(config, changes)
     torch.manual_seed(settings.seed)  # as training does: encoder.weights=none is then the same random encoder
-    encoder = Encoder(settings.encoder)
+    encoder = first_encoder(settings)
     if encoder.cut == 0:
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")
     with join(device) as team:

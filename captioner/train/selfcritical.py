@@ -1,18 +1,19 @@
-"""Self-critical sequence training (Rennie et al. 2017): sampled captions, weighted by CIDEr-D.
+"""Self-critical sequence training (Rennie et al. 2017): sampled captions, weighted by what they score.
 
     grad = -(r(y) - b) grad log p(y | a),   y ~ p(. | a)
 
-r is CIDEr-D against the image's training captions. The baseline b is the reward of the greedy caption, or
-the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard
-attention the sampled places are part of the sample: log p(s | a) gets the same weight, times lambda_r.
-Sampling and the pass with gradients are both without dropout and at the same temperature, and a caption
-that has grown to the maximum length ends there for certain, so that the estimate is unbiased. With
-`training.scst.dropout` the pass with gradients has dropout: biased, but the training captions are learnt by
-heart less.
+r is CIDEr-D against the image's training captions, or a weighted sum of it with BLEU-4 and METEOR. The
+baseline b is the reward of the greedy caption, or the mean reward of the image's other samples (leave one
+out), which needs no extra decoding. For hard attention the sampled places are part of the sample:
+log p(s | a) gets the same weight, times lambda_r. Sampling and the pass with gradients are both without
+dropout and at the same temperature, and a caption that has grown to the maximum length ends there for
+certain, so that the estimate is unbiased. With `training.scst.dropout` the pass with gradients has dropout:
+biased, but the training captions are learnt by heart less.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from captioner.metrics.cider import CiderReward
+from captioner.metrics.rewards import BleuReward, MeteorReward
 from captioner.model import attention
 from captioner.model.decoder import CaptionDecoder, Reading, spread
 from captioner.model.quick import draw
 from captioner.text import Vocabulary
-from captioner.train.config import SelfCriticalSettings
+from captioner.train.config import RewardSettings, SelfCriticalSettings
 from captioner.train.corpus import Corpus
 
 Sentences = list[list[list[int]]]  # B images with K captions each; the end token is not in them
+Reward = Callable[[Sequence[Sequence[int]], Sequence[int]], NDArray[np.float64]]  # of captions and their images
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,9 @@ class SelfCritical:
     def __init__(
         self, settings: SelfCriticalSettings, decoder: CaptionDecoder, vocabulary: Vocabulary, corpus: Corpus
     ) -> None:
-        from captioner.metrics.cider import CiderReward
-
         self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
         references = [corpus.captions_of(image) for image in range(len(corpus))]
-        self.reward = CiderReward(references, end=vocabulary.end)
+        self.rewards = list(_rewards(settings.reward, references, vocabulary))
 
     def draw(
         self, annotations: Tensor, images: NDArray[np.int64], chosen: Tensor | None, generator: torch.Generator
@@ -87,7 +89,18 @@ class SelfCritical:
     def _rewards(self, words: Sentences, images: NDArray[np.int64]) -> NDArray[np.float64]:
         flat = [sentence for of_image in words for sentence in of_image]
         owners = [int(image) for image, of_image in zip(images, words, strict=True) for _ in of_image]
-        return np.asarray(self.reward(flat, owners), np.float64).reshape(len(words), -1)
+        total = sum(weight * reward(flat, owners) for weight, reward in self.rewards)
+        return np.asarray(total, np.float64).reshape(len(words), -1)
+
+
+def _rewards(weights: RewardSettings, references: Sentences, vocabulary: Vocabulary) -> Iterator[tuple[float, Reward]]:
+    """The scores that count, with their weights."""
+    if weights.cider:
+        yield weights.cider, CiderReward(references, end=vocabulary.end)
+    if weights.bleu:
+        yield weights.bleu, BleuReward(references)
+    if weights.meteor:
+        yield weights.meteor, MeteorReward(references, vocabulary.words)
 
 
 @torch.no_grad()

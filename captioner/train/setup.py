@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from captioner.bundle import WEIGHTS
 from captioner.data.sets import CaptionSet
 from captioner.errors import UsageError, unknown
+from captioner.model.encoder import Encoder
 from captioner.model.network import Network, load_weights
 from captioner.text import Vocabulary
 from captioner.train import checkpoint
@@ -61,9 +62,7 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
         network = Network(config.encoder, config.model, len(vocabulary))
     else:  # before the features: the trunk's weights, which made them, are among these
-        vocabulary = origin.vocabulary
-        network = Network(config.encoder, config.model, len(vocabulary), load=False)
-        load_weights(network, origin.weights, str(origin.source))
+        vocabulary, network = origin.vocabulary, _loaded(config, origin)
     network.to(team.device)
     tail = _tail(config, network)
     return Setup(
@@ -78,6 +77,14 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
     )
 
 
+def first_encoder(config: Config) -> Encoder:
+    """The encoder that a run of this config begins with: its trunk makes the features."""
+    source = config.training.start_from
+    if source is None:
+        return Encoder(config.encoder)
+    return _loaded(config, start_from(source.expanduser())).encoder
+
+
 def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
     """The configured optimiser; a group's `share` is its part of the learning rate."""
     s = config.training.optimizer
@@ -88,6 +95,12 @@ def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
         return torch.optim.RMSprop(groups, lr=s.learning_rate, weight_decay=s.weight_decay)
     kind = torch.optim.Adam if s.name == "adam" else torch.optim.AdamW
     return kind(groups, lr=s.learning_rate, betas=s.betas, weight_decay=s.weight_decay, fused=True)
+
+
+def _loaded(config: Config, origin: Origin) -> Network:
+    network = Network(config.encoder, config.model, len(origin.vocabulary), load=False)
+    load_weights(network, origin.weights, str(origin.source))
+    return network
 
 
 def _grids(config: Config, network: Network, data: CaptionSet, team: Team, *, augment: bool) -> Grids:

@@ -235,6 +235,50 @@ def test_rewards_are_each_images_own() -> None:
     assert found[0, 0] > 2 * found[0, 1]
 
 
+def test_the_reward_is_the_weighted_sum_of_scores() -> None:
+    corpus, _ = toy()
+    words, images = [[WORDS.encode("a red dot on a sheet"), WORDS.encode("a red")]], np.array([0])
+
+    def rewards(**weights: float) -> Any:
+        scst = SelfCriticalSettings.model_validate({"start_epoch": 0, "reward": weights})
+        return SelfCritical(scst, tiny(), WORDS, corpus)._rewards(words, images)
+
+    alone = [rewards(cider=1), rewards(cider=0, bleu=1), rewards(cider=0, meteor=1)]
+    assert all(found[0, 0] > found[0, 1] > 0 for found in alone)
+    mixed = rewards(cider=0.5, bleu=2, meteor=3)
+    np.testing.assert_allclose(mixed, 0.5 * alone[0] + 2 * alone[1] + 3 * alone[2])
+    np.testing.assert_allclose(rewards(), alone[0])
+    with pytest.raises(ValueError, match="one of the weights must be above 0"):
+        rewards(cider=0)
+
+
+def test_a_learning_tail_runs_once_a_step(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captions are drawn from, and read with, the same annotations, and gradients go through them to the tail."""
+    runs: list[Tensor] = []
+    real, real_draw = Encoder.tail, SelfCritical.draw
+
+    def spy(self: Encoder, grid: Tensor) -> Tensor:
+        made = real(self, grid)
+        if torch.is_grad_enabled():
+            runs.append(made)
+        return made
+
+    def spy_draw(self: SelfCritical, annotations: Tensor, *args: Any) -> Draws:
+        assert not annotations.requires_grad
+        return real_draw(self, annotations, *args)
+
+    monkeypatch.setattr(Encoder, "tail", spy)
+    monkeypatch.setattr(SelfCritical, "draw", spy_draw)
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
+    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
+    start(config, folder=tmp_path / "run", device="cpu")
+    run = load_last(tmp_path / "run")
+    assert len(runs) == 4  # steps
+    before, after = Encoder(run.config.encoder).state_dict(), run.network.encoder.state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in after if name.startswith("stages.stage3."))
+
+
 @pytest.mark.parametrize("dropout", [False, True])
 def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
     dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from captioner.text import Vocabulary
 from captioner.train import checkpoint
 from captioner.train.distributed import Team
 from captioner.train.export import check_parity, export_run
-from captioner.train.run import start
+from captioner.train.run import encode, start
 from captioner.train.setup import prepare
 from tests.train import making
 
@@ -111,6 +111,16 @@ def test_a_run_begins_with_the_weights_of_a_bundle(exported: bundle.Bundle, trai
         assert value.dtype == best[name].dtype
         torch.testing.assert_close(value, best[name], atol=1e-6, rtol=1e-3)
     assert setup.vocabulary == exported.vocabulary
+
+
+def test_features_encoded_beforehand_are_those_that_a_run_from_a_bundle_takes(
+    exported: bundle.Bundle, trained: Path, tmp_path: Path
+) -> None:
+    how = {**TAIL, "training__start_from": str(exported.folder), "features__folder": str(tmp_path / "cache")}
+    encode(making.write(tmp_path / "config.yaml", trained.parent / "data", **how), device="cpu")
+    (made,) = (tmp_path / "cache").iterdir()
+    prepare(making.config(trained.parent / "data", **how), ALONE)
+    assert list((tmp_path / "cache").iterdir()) == [made]
 
 
 def test_words_are_those_of_the_weights_though_the_data_has_others(trained: Path, tmp_path: Path) -> None:

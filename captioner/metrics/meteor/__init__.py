@@ -20,7 +20,7 @@ from captioner.metrics.meteor.words import meteor_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MeteorUnavailableError", "is_indexed", "meteor_scores", "meteor_statistics"]
+__all__ = ["MeteorUnavailableError", "best_statistics", "is_indexed", "meteor_scores", "meteor_statistics"]
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.20, 0.60, 0.75
 
@@ -41,9 +41,15 @@ def meteor_statistics(captions: Mapping[str, str], references: Mapping[str, Sequ
     matcher = Matcher.of(resources, together)
     rows = np.zeros((len(sentences), _COLUMNS))
     for row, (key, sentence) in zip(rows, sentences.items(), strict=True):
-        candidates = np.array([_statistics(matcher, sentence, r) for r in reference_sentences.pop(key)])
-        row[:] = candidates[np.argmax(meteor_scores(candidates))]
+        row[:] = best_statistics(matcher, sentence, reference_sentences.pop(key))
     return rows
+
+
+def best_statistics(matcher: Matcher, caption: Sentence, references: Sequence[Sentence]) -> NDArray[np.float64]:
+    """A row of statistics for one caption, from the reference that scores best."""
+    candidates = np.array([_statistics(matcher, caption, reference) for reference in references])
+    best: NDArray[np.float64] = candidates[np.argmax(meteor_scores(candidates))]
+    return best
 
 
 def meteor_scores(statistics: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -60,6 +60,11 @@ class Matcher:
         numbers = {number for s in sentences for _, _, number in phrases(s.words)}
         return cls(resources, numbers, resources.paraphrases.known(numbers))
 
+    @classmethod
+    def without_paraphrases(cls, resources: Resources) -> Matcher:
+        """For any sentences, in a fraction of the time: the other three matchers alone."""
+        return cls(resources, set(), set())
+
     def candidates(self, caption: Sentence, reference: Sentence) -> list[list[Match]]:
         """For each word of the reference the matches that begin there, in METEOR's order."""
         found: list[list[Match]] = []
@@ -75,6 +80,8 @@ class Matcher:
                 alike = [i for w, other in senses if w != word and not own.isdisjoint(other) for i in places[w]]
                 here.extend(Match(j, 1, i, 1, SYNONYM) for i in sorted(alike))
             found.append(here)
+        if not self.with_paraphrases:
+            return found
         for ref, ref_length, number in filter(self._has_paraphrases, reference.phrases):
             for other in self._paraphrases_of(number):
                 for start, length in caption.phrase_places.get(other, ()):

@@ -1,0 +1,85 @@
+"""BLEU-4 and METEOR as rewards against other ways of computing them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu_scorer import BleuScorer
+
+from captioner.metrics import meteor
+from captioner.metrics.meteor.resources import Table, is_installed, load_resources
+from captioner.metrics.rewards import BleuReward, MeteorReward
+
+WORDS = ("a", "the", "man", "men", "dog", "big", "large", "runs", "running", "run", "grass", "frisbee", "throws")
+Tokens = list[list[int]]
+
+
+def corpus(images: int = 8, captions: int = 4) -> tuple[list[Tokens], Tokens, list[int]]:
+    """References of each image, and captions of whole, cut and mixed references, each with its image."""
+    chance = random.Random(3)
+    references = [
+        [[chance.randrange(len(WORDS)) for _ in range(chance.randint(1, 12))] for _ in range(5)] for _ in range(images)
+    ]
+    said, owners = [], []
+    for image, group in enumerate(references):
+        for _ in range(captions):
+            one, other = chance.sample(group, 2)
+            said.append((one[: chance.randint(0, len(one))] + other)[: chance.randint(1, 12)])
+            owners.append(image)
+    return references, said, owners
+
+
+def test_bleu_is_made_of_the_counts_of_pycocoevalcap() -> None:
+    references, said, owners = corpus()
+    found = BleuReward(references)(said, owners)
+    scorer = BleuScorer(n=4)
+    for caption, image in zip(said, owners, strict=True):
+        scorer += (" ".join(map(str, caption)), [" ".join(map(str, r)) for r in references[image]])
+    for part, value in zip(scorer.ctest, found, strict=True):
+        correct, guess = np.array(part["correct"], float), np.array(part["guess"], float)
+        added = np.array([0, 1, 1, 1])
+        precisions = (correct + added) / (guess + added)
+        closest = min(part["reflen"], key=lambda n: (abs(n - part["testlen"]), n))
+        brevity = min(1.0, np.exp(1 - closest / part["testlen"]))
+        assert value == pytest.approx(brevity * np.prod(precisions) ** 0.25)
+    assert len({round(value, 6) for value in found}) > 10
+
+
+def test_bleu_of_short_and_wrong_captions() -> None:
+    reward = BleuReward([[[1, 2, 3, 4, 5]]])
+    whole, short, wrong, empty = reward([[1, 2, 3, 4, 5], [1, 2], [6, 7, 8], []], [0, 0, 0, 0])
+    assert whole == pytest.approx(1.0)
+    assert short == pytest.approx(np.exp(1 - 5 / 2))  # nothing wrong in it but its length
+    assert wrong == empty == 0.0
+
+
+needs_meteor = pytest.mark.skipif(not is_installed(), reason="METEOR's files are not installed")
+
+
+@needs_meteor
+def test_meteor_is_the_score_with_an_empty_table_of_paraphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    references, said, owners = corpus()
+    found = MeteorReward(references, WORDS)(said, owners)
+    nothing = np.zeros(0, np.int64)
+    bare = replace(load_resources(), paraphrases=Table(nothing, np.zeros(1, np.int32), nothing))
+    monkeypatch.setattr(meteor, "load_resources", lambda: bare)
+    texts = {str(k): " ".join(WORDS[t] for t in caption) for k, caption in enumerate(said)}
+    groups = {str(k): [" ".join(WORDS[t] for t in r) for r in references[image]] for k, image in enumerate(owners)}
+    expected = meteor.meteor_scores(meteor.meteor_statistics(texts, groups))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert len({round(value, 6) for value in found}) > 10
+
+
+@needs_meteor
+def test_meteor_knows_stems_and_synonyms() -> None:
+    reference, stem, synonym, other, nothing = (
+        [WORDS.index(word) for word in text.split()]
+        for text in ("a big dog runs", "a big dog running", "a large dog runs", "a frisbee dog runs", "")
+    )
+    found = MeteorReward([[reference]], WORDS)([reference, stem, synonym, other, nothing], [0] * 5)
+    assert found[0] == pytest.approx(1.0)
+    assert found[0] > found[2] > found[3] > found[4] == 0.0
+    assert found[1] > found[3]
