@@ -14,7 +14,8 @@ import click
 def command(config: Path, changes: tuple[str, ...], device: str | None) -> None:
     """Encode every image of a config's train and val splits once, into the feature cache.
 
-    Stopped at any point, the same command goes on where it was.
+    Stopped at any point, the same command goes on where it was. A config with training.start_from is encoded with the
+    weights found there, which must exist by then.
     """
     from captioner.train.run import encode
 

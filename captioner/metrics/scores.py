@@ -17,6 +17,7 @@ import numpy as np
 from captioner.errors import CaptionerError, unknown
 from captioner.metrics.bootstrap import SAMPLES, Difference, Interval, difference, interval, resample
 from captioner.metrics.cider import CiderReward, DocumentFrequencies
+from captioner.text import UNK
 from captioner.tokens import tokenize
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 FEW_IMAGES = 500
 
-_UNKNOWN = "<unk>"
-_NEVER = "\ue000"  # stands for <unk> in a caption, and in no reference
+NEVER = "\ue000"  # stands for <unk>, which must match nothing
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def score(
     missing = [image for image in results if not references.get(image)]
     if missing:
         raise CaptionerError(f"{len(missing)} captions have no reference, that of image {missing[0]} for one")
-    caption_tokens = {i: [_NEVER if t == _UNKNOWN else t for t in tokenize(c)] for i, c in results.items()}
+    caption_tokens = {i: [NEVER if t == UNK else t for t in tokenize(c)] for i, c in results.items()}
     reference_tokens = {i: [tokenize(text) for text in references[i]] for i in results}
     captions = {i: " ".join(tokens) for i, tokens in caption_tokens.items()}
     texts = {i: [" ".join(tokens) for tokens in group] for i, group in reference_tokens.items()}

@@ -105,9 +105,11 @@ class TuneSettings(Settings):
 class RewardSettings(Settings):
     """What a sampled caption is worth: a sum of scores against the image's training captions, times these weights."""
 
-    cider: float = Field(1.0, ge=0, description="Of CIDEr-D (1.05 is what the field prints as 105).")
-    bleu: float = Field(0.0, ge=0, description="Of the caption's BLEU-4, smoothed, 0 to 1.")
-    meteor: float = Field(0.0, ge=0, description="Of METEOR without its table of paraphrases, 0 to 1.")
+    cider: float = Field(
+        1.0, ge=0, description="Weight of CIDEr-D in the reward (1.05 is what the field prints as 105)."
+    )
+    bleu: float = Field(0.0, ge=0, description="Weight of the caption's own BLEU-4, smoothed, 0 to 1.")
+    meteor: float = Field(0.0, ge=0, description="Weight of METEOR without its table of paraphrases, 0 to 1.")
 
     @model_validator(mode="after")
     def _is_something(self) -> RewardSettings:
@@ -117,7 +119,7 @@ class RewardSettings(Settings):
 
 
 class SelfCriticalSettings(Settings):
-    """Self-critical sequence training (Rennie et al. 2017): sampled captions, CIDEr-D as the reward."""
+    """Self-critical sequence training (Rennie et al. 2017): sampled captions, rewarded by CIDEr-D unless told."""
 
     start_epoch: int = Field(ge=0, description="Cross-entropy before, self-critical from this epoch on.")
     samples: int = Field(5, ge=1, description="Sampled captions an image.")

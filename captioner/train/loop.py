@@ -40,7 +40,7 @@ from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.journal import Journal
 from captioner.train.keeper import Keeper, Progress
 from captioner.train.memory import keep_memory
-from captioner.train.selfcritical import SelfCritical
+from captioner.train.selfcritical import SelfCritical, load_meteor
 from captioner.train.setup import Origin, make_optimizer, prepare
 from captioner.train.validation import validate
 
@@ -71,6 +71,8 @@ class Reader(nn.Module):
 def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> Progress:
     """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
     precision.check(config.training.precision, team.device.type)
+    if config.training.scst and config.training.scst.reward.meteor:
+        load_meteor()  # before the first epoch: its files may be missing
     if team.device.type == "cpu":
         keep_memory()
     if config.training.threads:
@@ -250,12 +252,13 @@ class Loop:
         return found.total
 
     def _critical_loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
-        """Self-critical: captions sampled, rewarded, and read again with gradients."""
+        """Self-critical: captions sampled, rewarded, and read again with gradients, from the same annotations."""
         assert self.critic is not None
+        grid = grid.to(self.team.device)
         self.network.eval()
         chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
         with self._autocast():
-            annotations = self.network.annotations(grid.to(self.team.device))
+            annotations = self.network.annotations(grid)
             drawn = self.critic.draw(annotations.detach(), step_plan.images, chosen, self.generator)
         self.network.train(self.critic.settings.dropout)
         reading = self._read(grid, drawn.words, annotations=annotations, chosen=drawn.chosen, places=drawn.places)
@@ -293,7 +296,7 @@ class Loop:
         if s.compile:
             self.reader = torch.compile(self.reader, dynamic=True)  # type: ignore[assignment]
         if self.team.size > 1:
-            self.reader = DistributedDataParallel(self.reader)
+            self.reader = DistributedDataParallel(self.reader, broadcast_buffers=False)  # none of them ever changes
 
     def _plan(self) -> list[StepPlan]:
         s = self.settings

@@ -13,6 +13,7 @@ biased, but the training captions are learnt by heart less.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.metrics.cider import CiderReward
+from captioner.metrics.meteor.resources import is_indexed, is_installed, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward
 from captioner.model import attention
 from captioner.model.decoder import CaptionDecoder, Reading, spread
@@ -32,7 +34,7 @@ from captioner.train.config import RewardSettings, SelfCriticalSettings
 from captioner.train.corpus import Corpus
 
 Sentences = list[list[list[int]]]  # B images with K captions each; the end token is not in them
-Reward = Callable[[Sequence[Sequence[int]], Sequence[int]], NDArray[np.float64]]  # of captions and their images
+Score = Callable[[Sequence[Sequence[int]], Sequence[int]], NDArray[np.float64]]  # of captions and their images
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class SelfCritical:
     ) -> None:
         self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
         references = [corpus.captions_of(image) for image in range(len(corpus))]
-        self.rewards = list(_rewards(settings.reward, references, vocabulary))
+        self.scores = list(_weighted_scores(settings.reward, references, vocabulary))
 
     def draw(
         self, annotations: Tensor, images: NDArray[np.int64], chosen: Tensor | None, generator: torch.Generator
@@ -89,18 +91,27 @@ class SelfCritical:
     def _rewards(self, words: Sentences, images: NDArray[np.int64]) -> NDArray[np.float64]:
         flat = [sentence for of_image in words for sentence in of_image]
         owners = [int(image) for image, of_image in zip(images, words, strict=True) for _ in of_image]
-        total = sum(weight * reward(flat, owners) for weight, reward in self.rewards)
+        total = sum(weight * score(flat, owners) for weight, score in self.scores)
         return np.asarray(total, np.float64).reshape(len(words), -1)
 
 
-def _rewards(weights: RewardSettings, references: Sentences, vocabulary: Vocabulary) -> Iterator[tuple[float, Reward]]:
-    """The scores that count, with their weights."""
+def load_meteor() -> None:
+    """Read METEOR's files, or raise the error that they are missing."""
+    if is_installed() and not is_indexed():
+        print("reading METEOR's tables, once: half a minute …", file=sys.stderr)
+    load_resources()
+
+
+def _weighted_scores(
+    weights: RewardSettings, references: Sentences, vocabulary: Vocabulary
+) -> Iterator[tuple[float, Score]]:
+    """The scores that count in the reward, with their weights."""
     if weights.cider:
         yield weights.cider, CiderReward(references, end=vocabulary.end)
     if weights.bleu:
-        yield weights.bleu, BleuReward(references)
+        yield weights.bleu, BleuReward(references, end=vocabulary.end)
     if weights.meteor:
-        yield weights.meteor, MeteorReward(references, vocabulary.words)
+        yield weights.meteor, MeteorReward(references, vocabulary)
 
 
 @torch.no_grad()

@@ -12,8 +12,11 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from captioner.metrics import meteor
 from captioner.metrics.meteor.resources import Table, is_installed, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward
+from captioner.text import SPECIAL, Vocabulary
 
-WORDS = ("a", "the", "man", "men", "dog", "big", "large", "runs", "running", "run", "grass", "frisbee", "throws")
+OWN = ("a", "the", "man", "men", "dog", "big", "large", "runs", "running", "run", "grass", "frisbee", "throws")
+VOCABULARY = Vocabulary((*SPECIAL, *OWN))
+WORDS, END, UNK = VOCABULARY.words, VOCABULARY.end, VOCABULARY.unk
 Tokens = list[list[int]]
 
 
@@ -21,7 +24,8 @@ def corpus(images: int = 8, captions: int = 4) -> tuple[list[Tokens], Tokens, li
     """References of each image, and captions of whole, cut and mixed references, each with its image."""
     chance = random.Random(3)
     references = [
-        [[chance.randrange(len(WORDS)) for _ in range(chance.randint(1, 12))] for _ in range(5)] for _ in range(images)
+        [[chance.randrange(len(SPECIAL), len(WORDS)) for _ in range(chance.randint(1, 12))] for _ in range(5)]
+        for _ in range(images)
     ]
     said, owners = [], []
     for image, group in enumerate(references):
@@ -34,10 +38,10 @@ def corpus(images: int = 8, captions: int = 4) -> tuple[list[Tokens], Tokens, li
 
 def test_bleu_is_made_of_the_counts_of_pycocoevalcap() -> None:
     references, said, owners = corpus()
-    found = BleuReward(references)(said, owners)
+    found = BleuReward(references, end=END)(said, owners)
     scorer = BleuScorer(n=4)
     for caption, image in zip(said, owners, strict=True):
-        scorer += (" ".join(map(str, caption)), [" ".join(map(str, r)) for r in references[image]])
+        scorer += (" ".join(map(str, [*caption, END])), [" ".join(map(str, [*r, END])) for r in references[image]])
     for part, value in zip(scorer.ctest, found, strict=True):
         correct, guess = np.array(part["correct"], float), np.array(part["guess"], float)
         added = np.array([0, 1, 1, 1])
@@ -49,11 +53,11 @@ def test_bleu_is_made_of_the_counts_of_pycocoevalcap() -> None:
 
 
 def test_bleu_of_short_and_wrong_captions() -> None:
-    reward = BleuReward([[[1, 2, 3, 4, 5]]])
-    whole, short, wrong, empty = reward([[1, 2, 3, 4, 5], [1, 2], [6, 7, 8], []], [0, 0, 0, 0])
+    reward = BleuReward([[[4, 5, 6, 7, 8], [4, 5, 6]]], end=END)
+    captions = [[4, 5, 6, 7, 8], [4, 5, 6, 7], [4, 5], [9, 10, 11], []]
+    whole, broken_off, short, wrong, empty = reward(captions, [0] * len(captions))
     assert whole == pytest.approx(1.0)
-    assert short == pytest.approx(np.exp(1 - 5 / 2))  # nothing wrong in it but its length
-    assert wrong == empty == 0.0
+    assert whole > broken_off > short > wrong > empty == 0.0
 
 
 needs_meteor = pytest.mark.skipif(not is_installed(), reason="METEOR's files are not installed")
@@ -62,7 +66,7 @@ needs_meteor = pytest.mark.skipif(not is_installed(), reason="METEOR's files are
 @needs_meteor
 def test_meteor_is_the_score_with_an_empty_table_of_paraphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     references, said, owners = corpus()
-    found = MeteorReward(references, WORDS)(said, owners)
+    found = MeteorReward(references, VOCABULARY)(said, owners)
     nothing = np.zeros(0, np.int64)
     bare = replace(load_resources(), paraphrases=Table(nothing, np.zeros(1, np.int32), nothing))
     monkeypatch.setattr(meteor, "load_resources", lambda: bare)
@@ -79,7 +83,16 @@ def test_meteor_knows_stems_and_synonyms() -> None:
         [WORDS.index(word) for word in text.split()]
         for text in ("a big dog runs", "a big dog running", "a large dog runs", "a frisbee dog runs", "")
     )
-    found = MeteorReward([[reference]], WORDS)([reference, stem, synonym, other, nothing], [0] * 5)
+    found = MeteorReward([[reference]], VOCABULARY)([reference, stem, synonym, other, nothing], [0] * 5)
     assert found[0] == pytest.approx(1.0)
     assert found[0] > found[2] > found[3] > found[4] == 0.0
     assert found[1] > found[3]
+
+
+@needs_meteor
+def test_an_unknown_word_of_a_reference_counts_as_one_word_that_is_not_there() -> None:
+    dog, big, runs, grass = (WORDS.index(word) for word in ("dog", "big", "runs", "grass"))
+    unknown, other = ([[big, x, dog, runs]] for x in (UNK, grass))
+    found = MeteorReward([unknown, other, [[UNK, UNK]]], VOCABULARY)([[big, dog, runs]] * 3, [0, 1, 2])
+    assert found[0] == pytest.approx(found[1])
+    assert found[0] > found[2] == 0.0

@@ -35,8 +35,12 @@ SAME = {
 
 
 def torchrun(config: Path, folder: Path, processes: int = 2) -> subprocess.Popen[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = ["-m", "--", "captioner", "train", "--config", str(config), "--run", str(folder), "--device", "cpu"]
+    return launch(command, processes)
+
+
+def launch(command: list[str], processes: int = 2) -> subprocess.Popen[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [*launcher, *command], env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -65,6 +69,38 @@ def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path:
     for name, value in mine.items():
         if name.startswith(("network.", "average.")):
             torch.testing.assert_close(theirs[name], value, atol=1e-3, rtol=1e-2)
+
+
+LEARN_AND_TELL = """
+import sys
+from pathlib import Path
+from captioner.train.loop import Loop
+from captioner.train.run import start
+
+real = Loop.go
+
+def go(self, interrupt):
+    real(self, interrupt)
+    sums = {name: float(p.detach().double().sum()) for name, p in self.setup.learnt.items()}
+    (Path(sys.argv[2]) / f"rank{self.team.rank}").write_text(repr(sums))
+
+Loop.go = go
+start(Path(sys.argv[1]), folder=Path(sys.argv[2]), device="cpu")
+"""
+
+
+def test_two_processes_agree_on_all_weights_after_self_critical_steps(shapes: Path, tmp_path: Path) -> None:
+    """Each draws captions of its own images, and the tail runs outside of what is spread over the processes."""
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    how = {**SAME, "training__epochs": 1, "training__scst": scst}
+    config = making.write(tmp_path / "config.yaml", shapes, **how)
+    (tmp_path / "learn.py").write_text(LEARN_AND_TELL)
+    two = launch([str(tmp_path / "learn.py"), str(config), str(tmp_path / "two")])
+    _, said = two.communicate(timeout=500)
+    assert two.returncode == 0, said
+    first, second = ((tmp_path / "two" / f"rank{rank}").read_text() for rank in (0, 1))
+    assert "encoder.stages.stage3" in first
+    assert first == second
 
 
 def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
