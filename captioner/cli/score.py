@@ -127,11 +127,12 @@ def _pairings(
 
 
 def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet: bool) -> Scores:
-    from captioner.metrics.meteor.resources import is_indexed, is_installed
+    from captioner.metrics.meteor.resources import first_use
     from captioner.metrics.scores import score
 
-    if "METEOR" in metrics and not quiet and is_installed() and not is_indexed():
-        click.echo("reading METEOR's paraphrases, once: half a minute …", err=True)
+    notice = first_use() if "METEOR" in metrics and not quiet else None
+    if notice:
+        click.echo(notice, err=True)
     return score(pairing.results, pairing.references, metrics=metrics, reference_stats=frequencies)
 
 

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Settings(BaseModel):
-    """A section of a config: unknown keys are refused, values don't change after validation."""
+    """A section of a config: unknown keys and infinite numbers are refused, values don't change after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class EncoderSettings(Settings):

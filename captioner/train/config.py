@@ -282,6 +282,9 @@ def _explain(problem: Any) -> str:
     message = message[0].lower() + message[1:]
     if problem["type"] == "value_error":  # of settings that don't fit each other: the sentence names them
         return f"{key or 'config'}: {message}"
+    if problem["type"] == "model_type":
+        below = ", ".join(_keys(place))
+        return f"{key or 'config'}: needs settings below it ({below}), got {problem.get('input')!r}"
     close = nearest(str(problem["input"]), _choices(problem)) if problem["type"] == "literal_error" else []
     hint = f". Did you mean {close[0]!r}?" if close else ""
     return f"{key or 'config'}: {message}, got {problem.get('input')!r}{hint}"

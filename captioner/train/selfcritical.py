@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.metrics.cider import CiderReward
-from captioner.metrics.meteor.resources import is_indexed, is_installed, load_resources
+from captioner.metrics.meteor.resources import first_use, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward
 from captioner.model import attention
 from captioner.model.decoder import CaptionDecoder, Reading, spread
@@ -97,8 +97,8 @@ class SelfCritical:
 
 def load_meteor() -> None:
     """Read METEOR's files, or raise the error that they are missing."""
-    if is_installed() and not is_indexed():
-        print("reading METEOR's tables, once: half a minute …", file=sys.stderr)
+    if notice := first_use():
+        print(notice, file=sys.stderr)
     load_resources()
 
 

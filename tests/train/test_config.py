@@ -91,6 +91,8 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
         ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
         ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
         ("training.scst={start_epoch: 0, reward: {cider: 0}}", "one of the weights must be above 0"),
+        ("training.scst={start_epoch: 0, reward: bleu}", "needs settings below it (cider, bleu, meteor), got 'bleu'"),
+        ("training.scst={start_epoch: 0, reward: {bleu: .inf}}", "reward.bleu: input should be a finite number"),
         ("training.scst.samples=3", "training.scst.start_epoch is missing"),
         ("data.train.4.split=val", "'4' is no place of this list, which has 0 to 0"),
         ("data.train.first.split=val", "'first' is no place of this list"),

@@ -14,13 +14,13 @@ import numpy as np
 
 from captioner.metrics.meteor.align import WEIGHTS, align
 from captioner.metrics.meteor.match import Matcher, Sentence
-from captioner.metrics.meteor.resources import MeteorUnavailableError, is_indexed, load_resources
+from captioner.metrics.meteor.resources import MeteorUnavailableError, load_resources
 from captioner.metrics.meteor.words import meteor_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MeteorUnavailableError", "best_statistics", "is_indexed", "meteor_scores", "meteor_statistics"]
+__all__ = ["MeteorUnavailableError", "best_statistics", "meteor_scores", "meteor_statistics"]
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.20, 0.60, 0.75
 

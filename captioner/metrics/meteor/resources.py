@@ -180,6 +180,11 @@ def is_indexed() -> bool:
         return False
 
 
+def first_use() -> str | None:
+    """What to tell somebody who waits: METEOR's tables are read once, and that has not happened yet."""
+    return "reading METEOR's tables, once: half a minute …" if is_installed() and not is_indexed() else None
+
+
 @cache
 def load_resources() -> Resources:
     files = Files.find()
