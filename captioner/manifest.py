@@ -49,6 +49,7 @@ class Decoding:
     length_power: float = 1.0
     max_length: int = 20
     look: Look = "expected"
+    repeat_penalty: float = 0.0  # the one entry that older bundles don't have
 
 
 @dataclass(frozen=True)
@@ -188,12 +189,17 @@ class _Reader:
         )
 
     def decoding(self, values: dict[str, Any]) -> Decoding:
+        if isinstance(values, dict):
+            values = {"repeat_penalty": 0.0, **values}
         self.only(values, Decoding)
         power = self.take(values, "length_power", float)
         self.check(0 <= power <= 10, f"length_power {power} is not in 0..10")
+        penalty = self.take(values, "repeat_penalty", float)
+        self.check(0 <= penalty < float("inf"), f"repeat_penalty {penalty} is not 0 or more")
         return Decoding(
             beam=self.count(values, "beam", 1000),
             length_power=power,
             max_length=self.count(values, "max_length", 1000),
             look=self.choice(values, "look", get_args(Look)),
+            repeat_penalty=penalty,
         )

@@ -120,6 +120,7 @@ class Captioner:
             beam=decoding.beam,
             length_power=decoding.length_power,
             max_length=decoding.max_length,
+            repeat_penalty=decoding.repeat_penalty,
             look=decoding.look if bundle.manifest.attention == "hard" else None,
         )
         return cls(ready, defaults, bundle.manifest, threads=workers)

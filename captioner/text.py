@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from captioner.errors import CaptionerError, nearest
@@ -13,6 +13,8 @@ from captioner.tokens import tokenize
 
 PAD, START, END, UNK = "<pad>", "<start>", "<end>", "<unk>"
 SPECIAL = (PAD, START, END, UNK)
+RECURS = 0.05  # a word recurs freely if so large a part of the captions that have it have it twice,
+SEVERAL = 3  # and so many do: of rare words a single caption says nothing
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Vocabulary:
     """The words a model can read and write, special tokens first."""
 
     words: tuple[str, ...]
+    recurring: frozenset[str] | None = field(default=None, compare=False)  # those that recur freely; None: not known
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     pad, start, end, unk = 0, 1, 2, 3
@@ -35,11 +38,26 @@ class Vocabulary:
     @classmethod
     def build(cls, captions: Iterable[str], *, minimum_count: int = 5, maximum_size: int | None = None) -> Vocabulary:
         """From the captions of the training split alone; most frequent first, ties by spelling."""
-        counts = Counter(token for caption in captions for token in tokenize(caption))
+        sentences = [tokenize(caption) for caption in captions]
+        counts = Counter(token for tokens in sentences for token in tokens)
         for word in SPECIAL:  # a caption may spell one of them; it is then no word
             counts.pop(word, None)
         kept = sorted((w for w, n in counts.items() if n >= minimum_count), key=lambda w: (-counts[w], w))
-        return cls(SPECIAL + tuple(kept[:maximum_size]))
+        return cls(SPECIAL + tuple(kept[:maximum_size]))._hearing(sentences)
+
+    def hearing(self, captions: Iterable[str]) -> Vocabulary:
+        """The same words, with those that recur freely in these captions known."""
+        return self._hearing(map(tokenize, captions))
+
+    def _hearing(self, sentences: Iterable[Sequence[str]]) -> Vocabulary:
+        once: Counter[str] = Counter()  # captions that have a word
+        twice: Counter[str] = Counter()  # captions that have it more than once
+        for tokens in sentences:
+            said = Counter(tokens)
+            once.update(said.keys())
+            twice.update(word for word, n in said.items() if n > 1)
+        free = (word for word, n in twice.items() if word in self.index and n >= max(SEVERAL, RECURS * once[word]))
+        return replace(self, recurring=frozenset(free) - frozenset(SPECIAL))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -77,19 +95,24 @@ class Vocabulary:
         raise CaptionerError(f"the word {word!r} is not in the model's vocabulary.{hint}")
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps({"words": list(self.words)}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        held: dict[str, list[str]] = {"words": list(self.words)}
+        if self.recurring is not None:
+            held["recurring"] = sorted(self.recurring)
+        path.write_text(json.dumps(held, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         try:
-            words = json.loads(path.read_text(encoding="utf-8"))["words"]
-            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                raise TypeError("`words` is not a list of words")
+            held = json.loads(path.read_text(encoding="utf-8"))
+            words, recurring = held["words"], held.get("recurring")
+            for name, some in (("words", words), ("recurring", [] if recurring is None else recurring)):
+                if not isinstance(some, list) or not all(isinstance(word, str) for word in some):
+                    raise TypeError(f"`{name}` is not a list of words")
         except (ValueError, KeyError, TypeError) as error:
             raise CaptionerError(f"{path}: not a vocabulary file ({error})") from None
         except OSError as error:
             raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None
         try:
-            return cls(tuple(words))
+            return cls(tuple(words), None if recurring is None else frozenset(recurring))
         except CaptionerError as error:
             raise CaptionerError(f"{path}: {error}") from None

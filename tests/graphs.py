@@ -19,7 +19,7 @@ from captioner.text import SPECIAL, Vocabulary
 SIDE, ROWS, COLS, D = 16, 2, 2, 3
 SCALE = 32.0  # so that colours make a difference
 WORDS = ("a", "cat", "dog", "on", "the", "mat", "runs", "sleeps")
-VOCABULARY = Vocabulary(SPECIAL + WORDS)
+VOCABULARY = Vocabulary(SPECIAL + WORDS, frozenset({"the"}))
 V = len(VOCABULARY)
 
 

@@ -16,6 +16,7 @@ from captioner.evaluate import data as material
 from captioner.evaluate import protocol, sources, subject, tables
 from captioner.evaluate.protocol import Evaluation
 from captioner.metrics.scores import score
+from captioner.search import SearchOptions
 from tests.data.making import coco, write
 from tests.graphs import SIDE, write_model
 
@@ -234,11 +235,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "encoder": {"weights": "none", "size": 64, "annotations": ["stage3"]},
             "features": {"folder": str(folder.parent / "cache")},
             "model": {"annotation_size": 16, "embedding_size": 24, "hidden_size": 24, "attention": {"size": 16}},
-            "training": {"validation": {"beam": 2, "length_power": 0.5, "maximum_length": 9}},
+            "training": {"validation": {"beam": 2, "length_power": 0.5, "maximum_length": 9, "repeat_penalty": 1.5}},
         },
         "the test",
     )
-    vocabulary = Vocabulary((*SPECIAL, "a", "cat", "dog", "on", "the", "mat", "runs", "sleeps"))
+    vocabulary = Vocabulary((*SPECIAL, "a", "cat", "dog", "on", "the", "mat", "runs", "sleeps"), frozenset({"a"}))
     torch.manual_seed(0)
     network = Network(settings.encoder, settings.model, len(vocabulary))
     with torch.no_grad():
@@ -254,7 +255,9 @@ def test_a_training_run_is_evaluated_with_its_own_search_settings(run, folder) -
     loaded = subject.load(run)
     assert (loaded.name, loaded.kind, loaded.attention) == ("tiny", "run", "soft")
     found = evaluate(loaded, folder)
-    assert (found.options.beam, found.options.length_power, found.options.max_length) == (2, 0.5, 9)
+    assert found.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
+    assert "at most 9 words, repeat penalty 1.5" in tables.heading(found)
+    assert tables.record(found)["search"]["repeat_penalty"] == 1.5
     assert [c.text for c in found.captions] == [loaded.captioner(item.path).text for item in found.items]
     with pytest.raises(UsageError, match="export it"):
         subject.load(run, backend="onnx")

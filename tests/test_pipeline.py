@@ -6,6 +6,7 @@ import doctest
 import itertools
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from PIL import Image
 
 from captioner import Caption, Captioner, CaptionerError, bundle, pipeline
 from captioner.errors import UsageError
+from captioner.manifest import Decoding
 from captioner.pipeline import Failure
 from captioner.search import SearchOptions, search
 from tests.graphs import SIDE, write_model
@@ -143,6 +145,18 @@ def test_the_models_own_defaults_are_used(captioner):
     assert captioner.options(n_best=5).beam == 5
     assert captioner.options(groups=3).beam == 3
     assert captioner.options(required=["cat|dog", ("mat",)]).required == (("cat", "dog"), ("mat",))
+
+
+def test_the_models_own_repeat_penalty_is_used(tmp_path, files):
+    decoding = Decoding(beam=1, max_length=7, repeat_penalty=30.0)
+    captioner = Captioner.load(write_model(tmp_path / "toy", decoding=decoding).folder)
+    assert captioner.options().repeat_penalty == 30.0
+
+    def repeated(**options) -> int:
+        captions = [[word.text for word in caption.words] for caption in captioner(files, **options)]
+        return sum(max(Counter(word for word in words if word != "the").values()) > 1 for words in captions)
+
+    assert repeated() == 0 < repeated(repeat_penalty=0.0)
 
 
 def test_wrong_options_are_named_at_once(captioner):

@@ -66,6 +66,13 @@ _SEARCH = [
     ),
     click.option("--no-repeat", type=click.IntRange(0), metavar="N", help="No sequence of N words twice."),
     click.option(
+        "--repeat-penalty",
+        type=float,
+        metavar="X",
+        help="What a word loses that was said before; a, of and others that captions often repeat lose nothing. "
+        "The model's own by default.",
+    ),
+    click.option(
         "--allow-unk", "allow_unknown", is_flag=True, default=None, help="May say <unk> for a word it has no name for."
     ),
     click.option(
@@ -77,7 +84,8 @@ _SEARCH = [
 
 SEARCH_NAMES = (
     "beam", "n_best", "length_power", "min_length", "max_length", "groups", "diversity", "sample", "temperature",
-    "top_k", "top_p", "seed", "forbidden", "required", "no_repeat", "allow_unknown", "look",
+    "top_k", "top_p", "seed", "forbidden", "required", "no_repeat", "repeat_penalty",
+    "allow_unknown", "look",
 )  # fmt: skip
 
 

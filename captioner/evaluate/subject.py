@@ -9,7 +9,6 @@ from typing import Literal
 from captioner import bundle as bundles
 from captioner.errors import UsageError
 from captioner.pipeline import BackendName, Captioner
-from captioner.search import SearchOptions
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
 
         from captioner.model.backend import TorchBackend
         from captioner.train.keeper import load_best
+        from captioner.train.validation import options
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
@@ -61,9 +61,6 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
     if threads:
         torch.set_num_threads(threads)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    validation = best.config.training.validation
-    defaults = SearchOptions(
-        beam=validation.beam, length_power=validation.length_power, max_length=validation.maximum_length
-    )
+    defaults = options(best.config.training.validation)
     captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
     return Subject(best.config.name, "run", "hard" if best.network.decoder.hard else "soft", captioner)

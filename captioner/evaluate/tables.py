@@ -34,10 +34,11 @@ def heading(evaluation: Evaluation) -> str:
     """Which model on what, and how it was asked."""
     options = evaluation.options
     look = f", look {options.look}" if options.look else ""
+    penalty = f", repeat penalty {options.repeat_penalty:g}" if options.repeat_penalty else ""
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
         f"{len(evaluation.items):,} images, free-running, beam {options.beam}, length power {options.length_power:g}, "
-        f"at most {options.max_length} words{look}"
+        f"at most {options.max_length} words{penalty}{look}"
     )
 
 
@@ -172,7 +173,10 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
         "split": evaluation.split,
         "images": len(evaluation.items),
         "protocol": "free-running, raw references, every image once",
-        "search": {k: options[k] for k in ("beam", "length_power", "min_length", "max_length", "look", "seed")},
+        "search": {
+            k: options[k]
+            for k in ("beam", "length_power", "min_length", "max_length", "repeat_penalty", "look", "seed")
+        },
         "scores": evaluation.scores.values,
         "intervals": {name: [pair.low, pair.high] for name, pair in evaluation.scores.intervals().items()},
         "not_available": dict(evaluation.scores.unavailable),

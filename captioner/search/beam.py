@@ -95,9 +95,10 @@ class _Beam:
 
         order, self.group = _live_first(totals > NONE, group)
         parents, words = parents[rows, order], words[rows, order]
-        self.trail.add(self.images, step, parents, words, gained[rows, order])
+        said = self.said[rows, parents]
+        self.trail.add(self.images, step, parents, words, gained[rows, order] + self.constraints.lost(said, words))
         self.sums = totals[rows, order]
-        self.said = np.concatenate([self.said[rows, parents], words[:, :, None]], axis=2)
+        self.said = np.concatenate([said, words[:, :, None]], axis=2)
         self.met = self.constraints.meet(self.met[rows, parents], words)
         return parents, words
 

@@ -24,6 +24,7 @@ class Constraints:
     required: NDArray[np.bool_]  # (C, m)
     min_length: int
     no_repeat: int
+    penalty: NDArray[np.float32]  # (V,): what each word loses once it has been said
     end: int
 
     @classmethod
@@ -54,6 +55,7 @@ class Constraints:
             ),
             min_length=options.min_length,
             no_repeat=options.no_repeat,
+            penalty=_penalty(options, vocabulary),
             end=vocabulary.end,
         )
         if constraints.words_needed(0) > options.max_length:
@@ -71,7 +73,7 @@ class Constraints:
         words: NDArray[np.int64],  # (B, K, t): what each hypothesis has said
         met: NDArray[np.bool_],  # (B, K, C): which of the words that must occur have
     ) -> None:
-        """Give minus infinity to every word that may not come next."""
+        """Give minus infinity to every word that may not come next, and less to those that should not come again."""
         log_probabilities[:, :, self.never] = -np.inf
         if words.shape[2] < self.min_length:
             log_probabilities[:, :, self.end] = -np.inf
@@ -83,6 +85,14 @@ class Constraints:
             tail = words[:, :, None, words.shape[2] - n + 1 :]  # the last n - 1 words
             image, slot, at = np.nonzero((windows[..., :-1] == tail).all(axis=3))
             log_probabilities[image, slot, windows[image, slot, at, n - 1]] = -np.inf
+        image, slot, at = np.nonzero(self.penalty[words])
+        again = words[image, slot, at]
+        log_probabilities[image, slot, again] -= self.penalty[again]  # once, however often a word has been said
+
+    def lost(self, said: NDArray[np.int64], words: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What `mask` took from words (B, K) of hypotheses that had said (B, K, t)."""
+        lost: NDArray[np.float32] = self.penalty[words] * (said == words[:, :, None]).any(axis=2)
+        return lost
 
     def gain(self, met: NDArray[np.bool_]) -> NDArray[np.int64]:
         """How many more constraints each wanted word would meet: (B, K, C) -> (B, K, m)."""
@@ -93,6 +103,17 @@ class Constraints:
         said = words[:, :, None] == self.wanted  # (B, K, m)
         met_now: NDArray[np.bool_] = met | ((said.astype(np.int64) @ self.required.T.astype(np.int64)) > 0)
         return met_now
+
+
+def _penalty(options: SearchOptions, vocabulary: Vocabulary) -> NDArray[np.float32]:
+    table = np.full(len(vocabulary), options.repeat_penalty, np.float32)
+    if options.repeat_penalty:
+        if vocabulary.recurring is None:
+            raise UsageError(
+                "a repeat penalty needs to know which words recur freely, and this model's vocabulary.json doesn't tell"
+            )
+        table[[i for i, word in enumerate(vocabulary.words) if word in vocabulary.recurring]] = 0
+    return table
 
 
 def knows(vocabulary: Vocabulary, word: str) -> bool:

@@ -149,6 +149,12 @@ class ValidationSettings(Settings):
     beam: int = Field(3, ge=1, description="Beam width; 1 is greedy.")
     length_power: float = Field(0.7, ge=0, description="Length normalisation of the beam: score / length^power.")
     maximum_length: int = Field(20, ge=2, description="Captions end after so many words.")
+    repeat_penalty: float = Field(
+        0.0,
+        ge=0,
+        description="What a word loses in the search that the caption has said before; words that recur freely in the "
+        "training captions lose nothing.",
+    )
     batch: int = Field(32, ge=1, description="Images captioned at a time.")
     score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")
     patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better score.")

@@ -130,7 +130,12 @@ def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) ->
         scored_on=f"validation while training, {validation.images or 'all'} images, beam {validation.beam}"
         if scores
         else "",
-        decoding=Decoding(validation.beam, validation.length_power, validation.maximum_length, "expected"),
+        decoding=Decoding(
+            beam=validation.beam,
+            length_power=validation.length_power,
+            max_length=validation.maximum_length,
+            repeat_penalty=validation.repeat_penalty,
+        ),
         settings={
             # Weights are in the bundle: where the training took the encoder's from doesn't matter any more.
             "encoder": config.encoder.model_copy(update={"weights": "none"}).model_dump(mode="json"),
@@ -146,13 +151,14 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
         found = json.loads(evaluation.read_text(encoding="utf-8"))
         scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
         scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, beam {how['beam']}"
-        asked = [how[key] for key in ("beam", "length_power", "max_length")] + [how["look"] or manifest.decoding.look]
+        asked = [how[key] for key in ("beam", "length_power", "max_length", "repeat_penalty")]
+        asked.append(how["look"] or manifest.decoding.look)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"--evaluation: {evaluation} is not what `captioner evaluate --json` prints") from None
     own = manifest.decoding
-    bundled = [own.beam, own.length_power, own.max_length, own.look]
+    bundled = [own.beam, own.length_power, own.max_length, own.repeat_penalty, own.look]
     if asked != bundled:
-        how_searched = "beam {}, length power {}, at most {} words, look {}"
+        how_searched = "beam {}, length power {}, at most {} words, repeat penalty {}, look {}"
         raise UsageError(
             f"--evaluation: {evaluation} is of {how_searched.format(*asked)}; the bundle is searched with "
             f"{how_searched.format(*bundled)}"

@@ -28,7 +28,13 @@ class Validated:
 
 
 def options(settings: ValidationSettings) -> SearchOptions:
-    return SearchOptions(beam=settings.beam, length_power=settings.length_power, max_length=settings.maximum_length)
+    """How validation searches; evaluating the run and its exported model do likewise."""
+    return SearchOptions(
+        beam=settings.beam,
+        length_power=settings.length_power,
+        max_length=settings.maximum_length,
+        repeat_penalty=settings.repeat_penalty,
+    )
 
 
 def validate(

@@ -98,10 +98,12 @@ def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp
     told = json.loads(evaluation(run))
     told["search"]["look"] = "argmax"
     (tmp_path / "look.json").write_text(json.dumps(told))
+    (tmp_path / "penalty.json").write_text(evaluation(run, "--repeat-penalty", "1.5"))
     (tmp_path / "no.json").write_text('{"scores": 3}')
     for name, why in (
         ("other.json", "is of beam 2, length power"),
         ("look.json", "look argmax; the bundle is searched with beam 1"),
+        ("penalty.json", "repeat penalty 1.5, look expected; the bundle is searched with beam 1"),
         ("no.json", "is not what `captioner evaluate"),
     ):
         done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / name)

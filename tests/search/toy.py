@@ -26,10 +26,11 @@ class Toy:
     cols: int = 2
     image_size: int = 8
     hard: bool = False
+    recurring: frozenset[str] | None = None
     computed: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.vocabulary = Vocabulary(SPECIAL + tuple(self.words))
+        self.vocabulary = Vocabulary(SPECIAL + tuple(self.words), self.recurring)
         self._answers: dict[tuple[int, tuple[str, ...]], tuple[np.ndarray, np.ndarray, float]] = {}
 
     def encode(self, pixels):
