@@ -39,7 +39,7 @@ class Caption:
 
     words: tuple[Word, ...]
     end: Word | None  # None where the length limit cut the sentence
-    score: float  # what the search ranked by: length-normalised log-probability
+    score: float  # what the search ranked by: length-normalised log-probability, less penalties for words said again
     picture: Picture | None = field(default=None, repr=False)
     alternatives: tuple[Caption, ...] = field(default=(), repr=False)  # the rest of the n-best list
 

@@ -49,7 +49,7 @@ class Decoding:
     length_power: float = 1.0
     max_length: int = 20
     look: Look = "expected"
-    repeat_penalty: float = 0.0  # the one entry that older bundles don't have
+    repeat_penalty: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,13 +189,11 @@ class _Reader:
         )
 
     def decoding(self, values: dict[str, Any]) -> Decoding:
-        if isinstance(values, dict):
-            values = {"repeat_penalty": 0.0, **values}
         self.only(values, Decoding)
         power = self.take(values, "length_power", float)
         self.check(0 <= power <= 10, f"length_power {power} is not in 0..10")
         penalty = self.take(values, "repeat_penalty", float)
-        self.check(0 <= penalty < float("inf"), f"repeat_penalty {penalty} is not 0 or more")
+        self.check(0 <= penalty <= 100, f"repeat_penalty {penalty} is not in 0..100")
         return Decoding(
             beam=self.count(values, "beam", 1000),
             length_power=power,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from captioner.errors import CaptionerError, nearest
@@ -22,7 +22,7 @@ class Vocabulary:
     """The words a model can read and write, special tokens first."""
 
     words: tuple[str, ...]
-    recurring: frozenset[str] | None = field(default=None, compare=False)  # those that recur freely; None: not known
+    recurring: frozenset[str] = frozenset()  # those that recur freely in captions
     index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     pad, start, end, unk = 0, 1, 2, 3
@@ -34,6 +34,9 @@ class Vocabulary:
         if len(self.index) != len(self.words):
             twice = [word for word, n in Counter(self.words).items() if n > 1]
             raise CaptionerError(f"the vocabulary lists a word twice: {', '.join(twice[:5])}")
+        strange = sorted(self.recurring.difference(self.words))
+        if strange:
+            raise CaptionerError(f"the vocabulary says that a word recurs which it doesn't have: {strange[0]}")
 
     @classmethod
     def build(cls, captions: Iterable[str], *, minimum_count: int = 5, maximum_size: int | None = None) -> Vocabulary:
@@ -43,21 +46,8 @@ class Vocabulary:
         for word in SPECIAL:  # a caption may spell one of them; it is then no word
             counts.pop(word, None)
         kept = sorted((w for w, n in counts.items() if n >= minimum_count), key=lambda w: (-counts[w], w))
-        return cls(SPECIAL + tuple(kept[:maximum_size]))._hearing(sentences)
-
-    def hearing(self, captions: Iterable[str]) -> Vocabulary:
-        """The same words, with those that recur freely in these captions known."""
-        return self._hearing(map(tokenize, captions))
-
-    def _hearing(self, sentences: Iterable[Sequence[str]]) -> Vocabulary:
-        once: Counter[str] = Counter()  # captions that have a word
-        twice: Counter[str] = Counter()  # captions that have it more than once
-        for tokens in sentences:
-            said = Counter(tokens)
-            once.update(said.keys())
-            twice.update(word for word, n in said.items() if n > 1)
-        free = (word for word, n in twice.items() if word in self.index and n >= max(SEVERAL, RECURS * once[word]))
-        return replace(self, recurring=frozenset(free) - frozenset(SPECIAL))
+        words = kept[:maximum_size]
+        return cls(SPECIAL + tuple(words), _recurring(sentences).intersection(words))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -95,17 +85,15 @@ class Vocabulary:
         raise CaptionerError(f"the word {word!r} is not in the model's vocabulary.{hint}")
 
     def save(self, path: Path) -> None:
-        held: dict[str, list[str]] = {"words": list(self.words)}
-        if self.recurring is not None:
-            held["recurring"] = sorted(self.recurring)
+        held = {"words": list(self.words), "recurring": sorted(self.recurring)}
         path.write_text(json.dumps(held, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
-            words, recurring = held["words"], held.get("recurring")
-            for name, some in (("words", words), ("recurring", [] if recurring is None else recurring)):
+            words, recurring = held["words"], held["recurring"]
+            for name, some in (("words", words), ("recurring", recurring)):
                 if not isinstance(some, list) or not all(isinstance(word, str) for word in some):
                     raise TypeError(f"`{name}` is not a list of words")
         except (ValueError, KeyError, TypeError) as error:
@@ -113,6 +101,16 @@ class Vocabulary:
         except OSError as error:
             raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None
         try:
-            return cls(tuple(words), None if recurring is None else frozenset(recurring))
+            return cls(tuple(words), frozenset(recurring))
         except CaptionerError as error:
             raise CaptionerError(f"{path}: {error}") from None
+
+
+def _recurring(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
+    once: Counter[str] = Counter()  # captions that have a word
+    twice: Counter[str] = Counter()  # captions that have it more than once
+    for tokens in sentences:
+        said = Counter(tokens)
+        once.update(said.keys())
+        twice.update(word for word, n in said.items() if n > 1)
+    return frozenset(word for word, n in twice.items() if n >= max(SEVERAL, RECURS * once[word]))

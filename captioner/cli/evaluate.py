@@ -27,7 +27,12 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--length-power", type=float, metavar="P", help="score = log-probability / length ** P.")
 @click.option("--max-length", type=click.IntRange(1), metavar="N", help="Most words.")
-@click.option("--repeat-penalty", type=float, metavar="X", help="What a word loses that was said before.")
+@click.option(
+    "--repeat-penalty",
+    type=float,
+    metavar="X",
+    help="What a word said again loses, unless it recurs freely in captions.",
+)
 @click.option(
     "--look", type=click.Choice(["expected", "argmax", "sampled"]), help="How a hard model looks; soft ones don't mind."
 )

@@ -69,8 +69,8 @@ _SEARCH = [
         "--repeat-penalty",
         type=float,
         metavar="X",
-        help="What a word loses that was said before; a, of and others that captions often repeat lose nothing. "
-        "The model's own by default.",
+        help="What a word said again loses; a, of and others that recur freely in captions lose nothing. The model's "
+        "own by default.",
     ),
     click.option(
         "--allow-unk", "allow_unknown", is_flag=True, default=None, help="May say <unk> for a word it has no name for."

@@ -10,7 +10,7 @@ a rare wanted word is compared only with others that have said as much, and is n
 have said none. Places are not given up there: what ends early has often met its constraints by force.
 
 Diverse search cuts the beam into groups that choose one after the other, each paying for the words that those
-before it have just taken (Vijayakumar et al. 2016, with Hamming diversity); the ranking is by true score.
+before it have just taken (Vijayakumar et al. 2016, with Hamming diversity); the ranking doesn't have this in it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Beam:
         self.cut: list[list[Leaf]] = [[] for _ in range(images)]
         self.images: Numbers = np.arange(images)  # (B,): which image each row is
         self.group: Numbers = np.zeros(1, np.int64)  # (K,): the group of each slot
-        self.sums = np.zeros((images, 1))  # (B, K): log-probability so far, NONE where a slot is empty
+        self.sums = np.zeros((images, 1))  # (B, K): log-probability less penalties so far, NONE: an empty slot
         self.said = np.zeros((images, 1, 0), np.int64)  # (B, K, t)
         self.met = np.zeros((images, 1, len(constraints.required)), np.bool_)  # (B, K, C)
         self.places = np.full((images, options.groups), options.beam // options.groups)  # (B, groups)

@@ -47,6 +47,8 @@ class Constraints:
             special.add(vocabulary.unk)
         if special.intersection(wanted) or vocabulary.end in wanted:
             raise UsageError("special tokens cannot be required to occur")
+        penalty = np.full(len(vocabulary), options.repeat_penalty, np.float32)
+        penalty[[vocabulary.index[word] for word in vocabulary.recurring]] = 0
         constraints = cls(
             never=np.array(sorted(special | forbidden), np.int64),
             wanted=np.array(wanted, np.int64),
@@ -55,7 +57,7 @@ class Constraints:
             ),
             min_length=options.min_length,
             no_repeat=options.no_repeat,
-            penalty=_penalty(options, vocabulary),
+            penalty=penalty,
             end=vocabulary.end,
         )
         if constraints.words_needed(0) > options.max_length:
@@ -103,17 +105,6 @@ class Constraints:
         said = words[:, :, None] == self.wanted  # (B, K, m)
         met_now: NDArray[np.bool_] = met | ((said.astype(np.int64) @ self.required.T.astype(np.int64)) > 0)
         return met_now
-
-
-def _penalty(options: SearchOptions, vocabulary: Vocabulary) -> NDArray[np.float32]:
-    table = np.full(len(vocabulary), options.repeat_penalty, np.float32)
-    if options.repeat_penalty:
-        if vocabulary.recurring is None:
-            raise UsageError(
-                "a repeat penalty needs to know which words recur freely, and this model's vocabulary.json doesn't tell"
-            )
-        table[[i for i, word in enumerate(vocabulary.words) if word in vocabulary.recurring]] = 0
-    return table
 
 
 def knows(vocabulary: Vocabulary, word: str) -> bool:

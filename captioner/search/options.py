@@ -30,7 +30,7 @@ class SearchOptions:
     forbidden: tuple[str, ...] = ()
     required: tuple[tuple[str, ...], ...] = ()  # each must occur by at least one of its words
     no_repeat: int = 0  # no sequence of so many words occurs twice; 0: off
-    repeat_penalty: float = 0.0  # what a word loses that was said before, unless such words recur freely in captions
+    repeat_penalty: float = 0.0  # what a word said again loses, unless the vocabulary has it among those that recur
     allow_unknown: bool = False  # may say <unk>
     look: Look | None = None  # how a hard model looks; None: its own default
 
@@ -64,7 +64,7 @@ class SearchOptions:
         check(0 < self.top_p <= 1, f"top-p {self.top_p} is not in 0..1")
         check(self.seed >= 0, f"seed {self.seed} is negative")
         check(self.no_repeat >= 0, f"no-repeat {self.no_repeat} is negative; 0 turns it off")
-        check(0 <= self.repeat_penalty < float("inf"), f"repeat penalty {self.repeat_penalty} is not 0 or more")
+        check(0 <= self.repeat_penalty <= 100, f"repeat penalty {self.repeat_penalty} is not in 0..100")
         check(
             not (self.sample and self.required),
             "words that must occur are found by beam search, not by sampling: leave one of the two out",
@@ -80,7 +80,7 @@ class Hypothesis:
 
     words: tuple[int, ...]
     ended: bool  # False where the length limit cut the sentence
-    score: float  # of the log-probabilities, less what repeated words cost
+    score: float  # what it is ranked by: of the log-probabilities, less what words said again lose in a beam
     log_probabilities: NDArray[np.float32]  # (n,)
     alphas: NDArray[np.float32]  # (n, L)
     gates: NDArray[np.float32]  # (n,)

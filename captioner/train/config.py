@@ -152,8 +152,9 @@ class ValidationSettings(Settings):
     repeat_penalty: float = Field(
         0.0,
         ge=0,
-        description="What a word loses in the search that the caption has said before; words that recur freely in the "
-        "training captions lose nothing.",
+        le=100,
+        description="What a word said again loses in the search; those that the vocabulary knows to recur freely lose "
+        "nothing.",
     )
     batch: int = Field(32, ge=1, description="Images captioned at a time.")
     score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")

@@ -108,7 +108,7 @@ class Loop:
         if team.leads:
             sweep(folder)
             write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
-            if origin is None or origin.vocabulary.recurring is None:
+            if not resume:
                 self.vocabulary.save(words)
         if not resume:
             self._save()

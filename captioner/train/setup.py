@@ -63,8 +63,6 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
         network = Network(config.encoder, config.model, len(vocabulary))
     else:  # before the features: the trunk's weights, which made them, are among these
         vocabulary, network = origin.vocabulary, _loaded(config, origin)
-        if vocabulary.recurring is None:
-            vocabulary = vocabulary.hearing(train_set.captions())
     network.to(team.device)
     tail = _tail(config, network)
     return Setup(

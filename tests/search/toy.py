@@ -26,7 +26,7 @@ class Toy:
     cols: int = 2
     image_size: int = 8
     hard: bool = False
-    recurring: frozenset[str] | None = None
+    recurring: frozenset[str] = frozenset()
     computed: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

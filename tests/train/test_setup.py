@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -161,23 +160,6 @@ def test_weights_that_don_t_fit_or_aren_t_there_are_named(trained: Path, tmp_pat
         prepare(larger, ALONE)
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
         prepare(making.config(data, training__start_from=str(tmp_path)), ALONE)
-
-
-def test_a_start_that_doesn_t_know_which_words_recur_learns_it(trained: Path, tmp_path: Path) -> None:
-    """A run's or a bundle's vocabulary from before it was recorded; likewise an older run that is resumed."""
-    data, old = trained.parent / "data", tmp_path / "old"
-    shutil.copytree(trained, old)
-    words = Vocabulary.load(old / "vocabulary.json")
-    assert words.recurring
-    config = making.write(tmp_path / "config.yaml", data, **TAIL, training__epochs=1, training__start_from=str(old))
-    run = tmp_path / "run"
-    for resume in (False, True):
-        Vocabulary(words.words).save((run if resume else old) / "vocabulary.json")
-        if resume:
-            start(None, ["training.epochs=2"], resume=run, device="cpu")
-        else:
-            start(config, folder=run, device="cpu")
-        assert Vocabulary.load(run / "vocabulary.json").recurring == words.recurring
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
