@@ -96,7 +96,9 @@ class Vocabulary:
             for name, some in (("words", words), ("recurring", recurring)):
                 if not isinstance(some, list) or not all(isinstance(word, str) for word in some):
                     raise TypeError(f"`{name}` is not a list of words")
-        except (ValueError, KeyError, TypeError) as error:
+        except KeyError as error:
+            raise CaptionerError(f"{path}: not a vocabulary file (it has no entry {error})") from None
+        except (ValueError, TypeError) as error:
             raise CaptionerError(f"{path}: not a vocabulary file ({error})") from None
         except OSError as error:
             raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None

@@ -113,7 +113,7 @@ def test_a_file_brings_the_vocabulary_back_and_stays_readable(tmp_path: Path) ->
         ('{"words": [], "recurring": "a"}', "`recurring` is not a list of words"),
         ('{"words": "abcdef", "recurring": []}', "`words` is not a list of words"),
         ('{"words": ["<pad>", "<start>", "<end>", "<unk>", 5], "recurring": []}', "`words` is not a list of words"),
-        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"]}', "not a vocabulary file .'recurring'"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"]}', "it has no entry 'recurring'"),
         ('{"words": ["a", "b", "c", "d"], "recurring": []}', "begins with"),
         ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a", "b", "a"], "recurring": []}', "lists a word twice: a"),
         ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"], "recurring": ["A"]}', "which it doesn't have: A"),

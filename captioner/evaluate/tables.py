@@ -11,6 +11,7 @@ from captioner.metrics.attention import Against, Grounding, Motion
 from captioner.metrics.deletion import Deletion
 from captioner.metrics.means import Mean
 from captioner.metrics.report import Row, Section
+from captioner.search.options import penalty_note
 
 
 def sections(evaluation: Evaluation) -> list[Section]:
@@ -34,11 +35,10 @@ def heading(evaluation: Evaluation) -> str:
     """Which model on what, and how it was asked."""
     options = evaluation.options
     look = f", look {options.look}" if options.look else ""
-    penalty = f", repeat penalty {options.repeat_penalty:g}" if options.repeat_penalty else ""
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
         f"{len(evaluation.items):,} images, free-running, beam {options.beam}, length power {options.length_power:g}, "
-        f"at most {options.max_length} words{penalty}{look}"
+        f"at most {options.max_length} words{penalty_note(options.repeat_penalty)}{look}"
     )
 
 

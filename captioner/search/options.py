@@ -87,6 +87,11 @@ class Hypothesis:
     places: NDArray[np.int64] | None  # (n,): the cells a hard model chose
 
 
+def penalty_note(penalty: float) -> str:
+    """What a line about a search says of the repeat penalty: nothing where there is none."""
+    return f", repeat penalty {penalty:g}" if penalty else ""
+
+
 def normalised(total: float, length: int, power: float) -> float:
     """What hypotheses of different lengths are ranked by; the length counts the end token."""
     return float(total / max(length, 1) ** power)

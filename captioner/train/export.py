@@ -20,6 +20,7 @@ from captioner.model.export import WEIGHTS, export_graphs
 from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
+from captioner.search.options import penalty_note
 from captioner.train.config import Config
 from captioner.train.keeper import Kept, load_best, load_last
 from captioner.train.sources import read_split
@@ -128,7 +129,7 @@ def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) ->
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
         scored_on=f"validation while training, {validation.images or 'all'} images, beam {validation.beam}"
-        f"{_penalty(validation.repeat_penalty)}"
+        f"{penalty_note(validation.repeat_penalty)}"
         if scores
         else "",
         decoding=Decoding(
@@ -152,7 +153,7 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
         found = json.loads(evaluation.read_text(encoding="utf-8"))
         scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
         scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, beam {how['beam']}"
-        scored_on += _penalty(how["repeat_penalty"])
+        scored_on += penalty_note(how["repeat_penalty"])
         asked = [how[key] for key in ("beam", "length_power", "max_length", "repeat_penalty")]
         asked.append(how["look"] or manifest.decoding.look)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -166,10 +167,6 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
             f"{how_searched.format(*bundled)}"
         )
     return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
-
-
-def _penalty(value: float) -> str:
-    return f", repeat penalty {value:g}" if value else ""
 
 
 def _card(manifest: Manifest, kept: Kept) -> str:
