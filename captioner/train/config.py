@@ -184,6 +184,12 @@ class TrainingSettings(Settings):
     start_from: Path | None = Field(None, description="Weights of a run or bundle to begin with.")
     checkpoint_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     augment: bool = Field(True, description="Fine-tuning from pixels: random crops and mirror images.")
+    crop: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Cached grids are trained on in random parts of at least this share of each side; 1: whole.",
+    )
     threads: int | None = Field(None, ge=1, description="torch's threads; absent: its default.")
     validation: ValidationSettings = Field(default_factory=lambda: ValidationSettings())
 
@@ -207,11 +213,24 @@ class Config(Settings):
                 f"{self.training.scheduled_sampling.increase}: it reads whole captions at once and can't be fed its "
                 "own last words; set training.scheduled_sampling.increase=0"
             )
+        if self.training.crop < 1 and (fixed := _of_one_grid(self.model)):
+            raise ValueError(
+                f"training.crop={self.training.crop} clashes with {fixed}: it is made for a grid of one size; "
+                "set training.crop=1"
+            )
         return self
 
     def path(self, relative: Path) -> Path:
         """A path of the data section, below `data.root` unless absolute."""
         return self.data.root.expanduser() / relative.expanduser()
+
+
+def _of_one_grid(model: ModelSettings) -> str | None:
+    """The setting that ties a decoder to the rows and columns of whole pictures, if one does."""
+    if model.context in {"positions", "self_attention"}:
+        return f"model.context={model.context}"
+    location = model.attention.location
+    return f"model.attention.location={location}" if location in {"ntm", "both"} else None
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Config:

@@ -72,8 +72,8 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
         network,
         tail,
         {name: p for name, p in network.named_parameters() if p.requires_grad},
-        _grids(config, network, train_set, team, augment=settings.augment),
-        _grids(config, network, val_set, team, augment=False),
+        _grids(config, network, train_set, team),
+        _grids(config, network, val_set, team),
     )
 
 
@@ -103,14 +103,15 @@ def _loaded(config: Config, origin: Origin) -> Network:
     return network
 
 
-def _grids(config: Config, network: Network, data: CaptionSet, team: Team, *, augment: bool) -> Grids:
+def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Grids:
     if network.encoder.cut == 0:
-        return PixelGrids(network.encoder, data, augment=augment)
+        return PixelGrids(network.encoder, data, augment=config.training.augment)
     if team.leads:  # one process encodes what is missing, the others then find it
         with encoding_bar() as show:
             open_features(config, network.encoder, data, device=team.device.type, progress=show)
     team.wait()
-    return CachedGrids(open_features(config, network.encoder, data, device=team.device.type), data)
+    cache = open_features(config, network.encoder, data, device=team.device.type)
+    return CachedGrids(cache, data, crop=config.training.crop)
 
 
 def _tail(config: Config, network: Network) -> list[nn.Parameter]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,16 +92,26 @@ class Grids(Protocol):
 
 
 class CachedGrids:
-    """Grids of a split from the feature cache; views are drawn where the cache has mirror images."""
+    """Grids of a split from the feature cache; training draws views where it has mirror images, and parts of them."""
 
-    def __init__(self, cache: features.Features, data: CaptionSet) -> None:
-        self.cache = cache
+    def __init__(self, cache: features.Features, data: CaptionSet, *, crop: float = 1.0) -> None:
+        self.cache, self.crop = cache, crop
         self.places = cache.locate([features.key(item.path) for item in data])
         cache.rows.clear()  # a hundred thousand names that nobody asks for again
 
     def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
         views = rng.integers(0, 2, len(positions)) if rng is not None and self.cache.maker.flip else None
-        return self.cache.read(self.places[positions], views)
+        grids = self.cache.read(self.places[positions], views)
+        return grids if rng is None or self.crop == 1 else crop(grids, self.crop, rng)
+
+
+def crop(grids: torch.Tensor, share: float, rng: np.random.Generator) -> torch.Tensor:
+    """Random parts of grids (B, C, rows, cols), at least `share` of each side: of one size, each at its own place."""
+    (rows, cols), images = grids.shape[2:], len(grids)
+    height, width = (int(rng.integers(math.ceil(side * share), side + 1)) for side in (rows, cols))
+    tops, lefts = rng.integers(0, rows - height + 1, images), rng.integers(0, cols - width + 1, images)
+    places = zip(grids, tops, lefts, strict=True)
+    return torch.stack([grid[:, top : top + height, left : left + width] for grid, top, left in places])
 
 
 class PixelGrids:

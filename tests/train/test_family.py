@@ -92,6 +92,15 @@ CLASHES = {
         **TRANSFORMER,
         "training__scheduled_sampling": {"increase": 0.1},
     },
+    "training.crop=0.8 clashes with model.context=positions": {"model__context": "positions", "training__crop": 0.8},
+    "training.crop=0.8 clashes with model.context=self_attention": {
+        "model__context": "self_attention",
+        "training__crop": 0.8,
+    },
+    "training.crop=0.8 clashes with model.attention.location=both": {
+        "model__attention": {"location": "both"},
+        "training__crop": 0.8,
+    },
     "model.attention.heads=5 clashes with model.hidden_size=16": {
         "model__decoder": "transformer",
         "model__attention": {"score": "scaled_dot", "heads": 5, "gate": False},

@@ -38,6 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "training__tune": {"start_epoch": 1},
         "training__ema": 0.9,
         "features__flip": True,
+        "training__crop": 0.5,
     },
     "self-critical": {"training__scst": {"start_epoch": 1, "samples": 2, "learning_rate": 0.001}},
     "pixels": {"encoder__tail": "stem", "training__scheduled_sampling": {"increase": 0.2}},

@@ -217,3 +217,22 @@ def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: 
     views = [setup.train_grids(positions, np.random.default_rng(seed))[0] for seed in range(12)]
     mirrored = [not torch.equal(view, plain[0]) for view in views]
     assert 2 <= sum(mirrored) <= 10
+
+
+def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_place(shapes: Path) -> None:
+    setup = prepare(making.config(shapes, training__crop=0.5), ALONE)
+    positions = np.array([5, 5, 5, 0])
+    whole = setup.train_grids(positions)  # as validation reads them
+    assert whole.shape[2:] == (4, 4)
+    sizes, apart = set(), False
+    for seed in range(40):
+        parts = setup.train_grids(positions, np.random.default_rng(seed))
+        assert torch.equal(parts, setup.train_grids(positions, np.random.default_rng(seed)))
+        height, width = parts.shape[2:]
+        for part, grid in zip(parts, whole, strict=True):
+            windows = grid.unfold(1, height, 1).unfold(2, width, 1)  # (C, tops, lefts, height, width)
+            assert (windows == part[:, None, None]).all((0, 3, 4)).any()
+        sizes.add((height, width))
+        apart |= not torch.equal(parts[0], parts[1])
+    assert sizes == {(h, w) for h in (2, 3, 4) for w in (2, 3, 4)}
+    assert apart
