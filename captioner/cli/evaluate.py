@@ -22,9 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--format", "form", metavar="NAME", help="Format of the captions.  [default: told by the content]")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N images only.")
 @click.option("--allow-missing", is_flag=True, help="Leave out pictures that are listed but missing.")
-@click.option(
-    "--beam", type=click.IntRange(1), metavar="N", help="Hypotheses kept.  [default: the model's own, often 3]"
-)
+@click.option("--beam", type=click.IntRange(1), metavar="N", help="Hypotheses kept.  [default: the model's own]")
 @click.option("--length-power", type=float, metavar="P", help="score = log-probability / length ** P.")
 @click.option("--max-length", type=click.IntRange(1), metavar="N", help="Most words.")
 @click.option(

@@ -188,7 +188,8 @@ class TrainingSettings(Settings):
         1.0,
         gt=0,
         le=1,
-        description="Cached grids are trained on in random parts of at least this share of each side; 1: whole.",
+        description="Cached grids are trained on in random parts of at least this share of each side; 1: whole. Pixels "
+        "have `augment` instead.",
     )
     threads: int | None = Field(None, ge=1, description="torch's threads; absent: its default.")
     validation: ValidationSettings = Field(default_factory=lambda: ValidationSettings())

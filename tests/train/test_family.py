@@ -97,6 +97,10 @@ CLASHES = {
         "model__context": "self_attention",
         "training__crop": 0.8,
     },
+    "training.crop=0.8 clashes with model.attention.location=ntm": {
+        "model__attention": {"location": "ntm"},
+        "training__crop": 0.8,
+    },
     "training.crop=0.8 clashes with model.attention.location=both": {
         "model__attention": {"location": "both"},
         "training__crop": 0.8,

@@ -236,3 +236,14 @@ def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_plac
         apart |= not torch.equal(parts[0], parts[1])
     assert sizes == {(h, w) for h in (2, 3, 4) for w in (2, 3, 4)}
     assert apart
+
+
+def test_a_crop_is_never_less_than_the_share(shapes: Path) -> None:
+    grids = prepare(making.config(shapes, training__crop=0.6), ALONE).train_grids
+    sides = {side for seed in range(40) for side in grids(np.array([0]), np.random.default_rng(seed)).shape[2:]}
+    assert sides == {3, 4}
+
+
+def test_decoders_that_know_no_rows_and_columns_take_crops(shapes: Path) -> None:
+    making.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
+    making.config(shapes, training__crop=0.8, model__context="lstm")
