@@ -105,6 +105,11 @@ def _loaded(config: Config, origin: Origin) -> Network:
 
 def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Grids:
     if network.encoder.cut == 0:
+        if config.training.crop < 1:
+            raise UsageError(
+                f"training.crop={config.training.crop} is of cached grids, and encoder.tail={config.encoder.tail} "
+                "caches none; set training.crop=1 (training.augment crops pixels)"
+            )
         return PixelGrids(network.encoder, data, augment=config.training.augment)
     if team.leads:  # one process encodes what is missing, the others then find it
         with encoding_bar() as show:

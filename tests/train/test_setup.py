@@ -247,3 +247,8 @@ def test_a_crop_is_never_less_than_the_share(shapes: Path) -> None:
 def test_decoders_that_know_no_rows_and_columns_take_crops(shapes: Path) -> None:
     making.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
     making.config(shapes, training__crop=0.8, model__context="lstm")
+
+
+def test_crops_of_grids_are_refused_where_pixels_are_trained_on(shapes: Path) -> None:
+    with pytest.raises(UsageError, match=r"training\.crop=0\.8 .*encoder\.tail=stem .*set training\.crop=1"):
+        prepare(making.config(shapes, encoder__tail="stem", training__crop=0.8), ALONE)
