@@ -297,8 +297,7 @@ def test_killed_from_outside_at_moments_of_chance_it_ends_whole(tmp_path: Path) 
         while child.exitcode is None and len(list(folder.glob("[0-9]*.json"))) < before + 1:
             child.join(0.005)
         child.join(chance.random() * 0.05)
-        if child.exitcode is None:
-            os.kill(child.pid, signal.SIGKILL)
+        child.kill()  # which may come too late: the server the child is forked from buries it at once
         child.join(60)
         check_nothing_false(folder, paths, reference)
     cache, _ = build(folder, paths)
