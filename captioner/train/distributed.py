@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,10 @@ def join(device: str | None) -> Iterator[Team]:
         chosen = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(chosen)
     if size > 1:
+        # DistributedDataParallel imports this module, whose functions keep the group there is at the time as a
+        # default. Imported now, they keep none: the group ends when it is destroyed, and none of its threads is
+        # left to bring the process down while it ends.
+        importlib.import_module("torch.distributed.nn.functional")
         # The others wait while the leader encodes what is not yet cached, which may take longer than torch's
         # half an hour. A process that dies is torchrun's to notice.
         dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo", timeout=timedelta(days=1))
