@@ -256,7 +256,7 @@ def test_a_training_run_is_evaluated_with_its_own_search_settings(run, folder) -
     assert (loaded.name, loaded.kind, loaded.attention) == ("tiny", "run", "soft")
     found = evaluate(loaded, folder)
     assert found.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
-    assert "at most 9 words, repeat penalty 1.5" in tables.heading(found)
+    assert "repeat penalty 1.5, at most 9 words" in tables.heading(found)
     assert tables.record(found)["search"]["repeat_penalty"] == 1.5
     assert [c.text for c in found.captions] == [loaded.captioner(item.path).text for item in found.items]
     with pytest.raises(UsageError, match="export it"):

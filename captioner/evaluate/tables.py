@@ -11,7 +11,7 @@ from captioner.metrics.attention import Against, Grounding, Motion
 from captioner.metrics.deletion import Deletion
 from captioner.metrics.means import Mean
 from captioner.metrics.report import Row, Section
-from captioner.search.options import penalty_note
+from captioner.search.options import search_note
 
 
 def sections(evaluation: Evaluation) -> list[Section]:
@@ -34,11 +34,11 @@ def sections(evaluation: Evaluation) -> list[Section]:
 def heading(evaluation: Evaluation) -> str:
     """Which model on what, and how it was asked."""
     options = evaluation.options
+    note = search_note(options.beam, options.length_power, options.repeat_penalty)
     look = f", look {options.look}" if options.look else ""
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
-        f"{len(evaluation.items):,} images, free-running, beam {options.beam}, length power {options.length_power:g}, "
-        f"at most {options.max_length} words{penalty_note(options.repeat_penalty)}{look}"
+        f"{len(evaluation.items):,} images, free-running, {note}, at most {options.max_length} words{look}"
     )
 
 

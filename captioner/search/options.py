@@ -87,9 +87,10 @@ class Hypothesis:
     places: NDArray[np.int64] | None  # (n,): the cells a hard model chose
 
 
-def penalty_note(penalty: float) -> str:
-    """What a line about a search says of the repeat penalty: nothing where there is none."""
-    return f", repeat penalty {penalty:g}" if penalty else ""
+def search_note(beam: int, length_power: float, repeat_penalty: float) -> str:
+    """What a line about scores says of the search; nothing of a repeat penalty where there is none."""
+    penalty = f", repeat penalty {repeat_penalty:g}" if repeat_penalty else ""
+    return f"beam {beam}, length power {length_power:g}{penalty}"
 
 
 def normalised(total: float, length: int, power: float) -> float:

@@ -20,7 +20,7 @@ from captioner.model.export import WEIGHTS, export_graphs
 from captioner.model.quantise import quantise_convolutions, quantise_products
 from captioner.runtime import OnnxBackend
 from captioner.search import SearchOptions, force, search
-from captioner.search.options import penalty_note
+from captioner.search.options import search_note
 from captioner.train.config import Config
 from captioner.train.keeper import Kept, load_best, load_last
 from captioner.train.sources import read_split
@@ -121,6 +121,7 @@ def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) ->
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
+    note = search_note(validation.beam, validation.length_power, validation.repeat_penalty)
     return Manifest(
         name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
@@ -128,10 +129,7 @@ def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) ->
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
-        scored_on=f"validation while training, {validation.images or 'all'} images, beam {validation.beam}"
-        f"{penalty_note(validation.repeat_penalty)}"
-        if scores
-        else "",
+        scored_on=f"validation while training, {validation.images or 'all'} images, {note}" if scores else "",
         decoding=Decoding(
             beam=validation.beam,
             length_power=validation.length_power,
@@ -152,8 +150,8 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
     try:
         found = json.loads(evaluation.read_text(encoding="utf-8"))
         scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
-        scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, beam {how['beam']}"
-        scored_on += penalty_note(how["repeat_penalty"])
+        note = search_note(how["beam"], how["length_power"], how["repeat_penalty"])
+        scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, {note}"
         asked = [how[key] for key in ("beam", "length_power", "max_length", "repeat_penalty")]
         asked.append(how["look"] or manifest.decoding.look)
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -90,7 +90,8 @@ def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path
     manifest = bundle.load(tmp_path / "made").manifest
     assert manifest.scores == {name: round(score, 2) for name, score in json.loads(found)["scores"].items()}
     assert "METEOR" in manifest.scores  # validation has none
-    assert manifest.scored_on.startswith("captions_val, split val, ") and manifest.scored_on.endswith(" images, beam 1")
+    assert manifest.scored_on.startswith("captions_val, split val, ")
+    assert manifest.scored_on.endswith(" images, beam 1, length power 0.7")
 
 
 def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp_path: Path) -> None:
