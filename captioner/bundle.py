@@ -198,7 +198,7 @@ def shelves() -> list[Path]:
     """The folders in which a model's name is looked up, in order."""
     package = Path(__file__).resolve().parent
     named = [Path(part) for part in os.environ.get("CAPTIONER_WEIGHTS", "").split(os.pathsep) if part]
-    return [*named, package / "weights", package.parent / "weights"]
+    return list(dict.fromkeys([*named, package / "weights", package.parent / "weights", Path.cwd() / "weights"]))
 
 
 def at_hand() -> Iterator[tuple[str, Path]]:

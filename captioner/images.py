@@ -132,6 +132,15 @@ def from_bytes(
     return Picture(name, frame, data=data), squash(image, size)
 
 
+def is_picture(path: Path) -> bool:
+    """Whether a file begins as a picture does; whether all of it can be read is another matter."""
+    try:
+        with path.open("rb") as file, _header(file):
+            return True
+    except Exception:  # Pillow's openers raise nearly anything
+        return False
+
+
 def squash(image: Image.Image, size: int) -> Pixels:
     """The whole picture as a (size, size, 3) square: the transform of training and running alike."""
     if image.size != (size, size):
@@ -160,16 +169,18 @@ _opening = threading.Lock()
 
 
 def _decode(file: BinaryIO, name: str, least: int | None, pixel_limit: int) -> tuple[Image.Image, Frame]:
-    with _explained(name):
-        # Pillow's own limit is one for the whole program: it is lifted only while a header is read.
-        with _opening:
-            kept, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-            try:
-                image = _open(file)
-            finally:
-                Image.MAX_IMAGE_PIXELS = kept
-        with image:
-            return _upright(image, name, pixel_limit, least)
+    with _explained(name), _header(file) as image:
+        return _upright(image, name, pixel_limit, least)
+
+
+def _header(file: BinaryIO) -> Image.Image:
+    # Pillow's own limit is one for the whole program: it is lifted only while a header is read.
+    with _opening:
+        kept, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return _open(file)
+        finally:
+            Image.MAX_IMAGE_PIXELS = kept
 
 
 def _open(file: BinaryIO) -> Image.Image:

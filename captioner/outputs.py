@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol, TextIO
 
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
+from captioner.images import is_picture
 
 Format = Literal["text", "jsonl", "csv", "coco"]
 COLUMNS = ("image", "rank", "caption", "score", "log_probability")
@@ -106,6 +107,8 @@ class Sidecars:
         path = sidecar(name)
         if path in self.written:
             raise CaptionerError(f"{name}: its sidecar {path} is already that of {self.written[path]}")
+        if is_picture(path):
+            raise CaptionerError(f"{name}: its sidecar {path} is a picture, and is not written over")
         self.written[path] = name
         fresh = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
@@ -224,6 +227,8 @@ def open_output(
         if isinstance(stdout, io.TextIOWrapper):  # a file name may hold bytes that are no text
             stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
         return (Coco(stdout, ids, rewind=False) if format == "coco" else Lines(stdout, format, words=words)), set()
+    if is_picture(path):
+        raise UsageError(f"{path} is a picture: no captions are written over it")
     entries, end = finished_coco(path) if resume and format == "coco" else ([], 0)
     done = finished(path, format) if resume and format != "coco" else set()
     begun = bool(end) or (resume and path.exists() and path.stat().st_size > 0)

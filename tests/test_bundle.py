@@ -195,6 +195,15 @@ def test_models_are_found_by_name_and_by_path(model, tmp_path, monkeypatch):
     assert ("toy", model.folder) in list(bundle.at_hand())
 
 
+def test_an_installed_captioner_finds_the_models_of_the_checkout_it_is_called_in(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "__file__", str(tmp_path / "site-packages" / "captioner" / "bundle.py"))
+    checkout = tmp_path / "checkout"
+    (checkout / "weights").mkdir(parents=True)
+    model.folder.rename(checkout / "weights" / "toy")
+    monkeypatch.chdir(checkout)
+    assert bundle.find("toy") == checkout / "weights" / "toy"
+
+
 def test_an_unknown_name_says_where_it_was_looked_for_and_what_there_is(model, tmp_path, monkeypatch):
     monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
     with pytest.raises(UsageError, match=r"unknown model 'toi'.*Did you mean 'toy'.*Looked in") as raised:

@@ -51,16 +51,16 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
         import torch
 
         from captioner.model.backend import TorchBackend
+        from captioner.model.device import usable
         from captioner.train.keeper import load_best
         from captioner.train.validation import options
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
         ) from None
-    best = load_best(folder)
+    chosen, best = usable(device), load_best(folder)
     if threads:
         torch.set_num_threads(threads)
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     defaults = options(best.config.training.validation)
     captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
     return Subject(best.config.name, "run", "hard" if best.network.decoder.hard else "soft", captioner)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from captioner.backend import Annotations, Look, State, Step, checksums, gumbel_noise
 from captioner.bundle import WEIGHTS, Bundle
+from captioner.model.device import usable
 from captioner.model.network import Network, load_weights
 from captioner.model.settings import EncoderSettings, ModelSettings
 from captioner.text import Vocabulary
@@ -90,5 +91,5 @@ def load_network(bundle: Bundle) -> Network:
 
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
     """A bundle under torch; on a GPU where there is one and nothing else is asked."""
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = usable(device)
     return TorchBackend(load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.look)

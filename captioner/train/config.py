@@ -240,6 +240,8 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"--config: no such file: {path}") from None
+    except OSError as error:
+        raise UsageError(f"--config: {path} cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not YAML: {error}") from None
     if not isinstance(raw, dict):

@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from captioner.model.device import usable
+
 
 @dataclass(frozen=True)
 class Team:
@@ -64,9 +66,9 @@ class Team:
 def join(device: str | None) -> Iterator[Team]:
     """The team torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if chosen == "cuda" and size > 1:
-        chosen = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    chosen = usable(device)
+    if chosen == torch.device("cuda") and size > 1:
+        chosen = usable(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
         torch.cuda.set_device(chosen)
     if size > 1:
         # DistributedDataParallel imports this module, whose functions keep the group there is at the time as a
@@ -75,9 +77,9 @@ def join(device: str | None) -> Iterator[Team]:
         importlib.import_module("torch.distributed.nn.functional")
         # The others wait while the leader encodes what is not yet cached, which may take longer than torch's
         # half an hour. A process that dies is torchrun's to notice.
-        dist.init_process_group("nccl" if chosen.startswith("cuda") else "gloo", timeout=timedelta(days=1))
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(days=1))
     try:
-        yield Team(rank, size, torch.device(chosen))
+        yield Team(rank, size, chosen)
     finally:
         if size > 1:
             dist.destroy_process_group()

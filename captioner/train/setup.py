@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captioner.bundle import WEIGHTS
+from captioner.bundle import MANIFEST, WEIGHTS, read_manifest
 from captioner.data.sets import CaptionSet
-from captioner.errors import UsageError, unknown
+from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network, load_weights
 from captioner.text import Vocabulary
 from captioner.train import checkpoint
+from captioner.train import config as configs
 from captioner.train.bar import encoding_bar
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
@@ -99,8 +101,36 @@ def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
 
 def _loaded(config: Config, origin: Origin) -> Network:
     network = Network(config.encoder, config.model, len(origin.vocabulary), load=False)
-    load_weights(network, origin.weights, str(origin.source))
+    try:
+        load_weights(network, origin.weights, str(origin.source))
+    except CaptionerError as error:
+        if others := _other_settings(config, origin.source):
+            raise UsageError(f"{error}. It was made with other settings: {', '.join(others)}") from None
+        raise
     return network
+
+
+def _other_settings(config: Config, weights: Path) -> list[str]:
+    """The settings that shape weights and that a bundle or run has otherwise than the config, as --set takes them."""
+    home = weights.parent.parent if weights.parent.name == "best" else weights.parent
+    if (home / MANIFEST).is_file():
+        made = read_manifest(home).settings
+    elif (home / "config.yaml").is_file():
+        made = configs.load(home / "config.yaml").model_dump(mode="json")
+    else:
+        return []
+    ours = config.model_dump(mode="json")
+    theirs, own = ({**_flat("encoder", s["encoder"]), **_flat("model", s["model"])} for s in (made, ours))
+    free = ("encoder.weights", "encoder.tail", "model.attention.mode")  # with these, weights fit all the same
+    named = [key for key in theirs if key not in free and not key.endswith("dropout")]
+    return [f"{key}={json.dumps(theirs[key])}" for key in named if key in own and theirs[key] != own[key]]
+
+
+def _flat(name: str, values: Any) -> dict[str, Any]:
+    """A section's settings by their dotted names."""
+    if not isinstance(values, dict):
+        return {name: values}
+    return {key: value for k, v in values.items() for key, value in _flat(f"{name}.{k}", v).items()}
 
 
 def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Grids:

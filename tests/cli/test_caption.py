@@ -187,6 +187,23 @@ def test_resume_leaves_sidecars_that_are_there(run, photos):
     assert Path("photos/img_2.txt").read_text() == "written by hand\n"
 
 
+@pytest.mark.parametrize("how", [(), ("--resume",)])
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
+def test_no_captions_are_written_over_a_picture(run, photos, form, how):
+    before = Path("photos/img_2.jpg").read_bytes()
+    code, _, err = run("photos", "--format", form, "--output", "photos/img_2.jpg", *how)
+    assert code == 2 and "photos/img_2.jpg is a picture: no captions are written over it" in err
+    assert Path("photos/img_2.jpg").read_bytes() == before
+
+
+def test_a_picture_that_is_its_own_sidecar_is_told(run, photos):
+    picture = Path("photos/img_2.jpg").rename("photos/img_2.txt")
+    before = picture.read_bytes()
+    code, _, err = run(str(picture), "--sidecar")
+    assert code == 1 and "its sidecar photos/img_2.txt is a picture" in err
+    assert picture.read_bytes() == before
+
+
 def test_two_photos_with_one_sidecar_are_told(run, photos):
     Image.open("photos/img_2.jpg").save("photos/img_2.png")
     code, _, err = run("photos/img_2.jpg", "photos/img_2.png", "--sidecar")
@@ -225,6 +242,7 @@ def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
         (["--words"], "--words needs --format jsonl"),
         (["--output", "no/such/folder/out"], "cannot be written"),
         (["--backend", "onnx", "--device", "cuda"], "--backend torch"),
+        (["--device", "nonsense"], "--device nonsense: torch can't use it here"),
         (["--n-best", "5", "--beam", "2"], "needs a beam of 5"),
     ],
 )

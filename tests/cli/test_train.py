@@ -56,6 +56,7 @@ def test_resume_goes_on_to_the_new_end(data: Path, tmp_path: Path) -> None:
     [
         ([], "give --config FILE to begin a run, or --resume RUN to go on with one"),
         (["--config", "nowhere.yaml"], "--config: no such file: nowhere.yaml"),
+        (["--config", "."], "--config: . cannot be read (Is a directory)"),
         (["--resume", "nowhere"], "--resume: nowhere holds no checkpoint"),
     ],
 )
@@ -63,3 +64,10 @@ def test_a_wrong_call_is_explained(arguments: list[str], said: str) -> None:
     error = call(*arguments).exception
     assert isinstance(error, CaptionerError)
     assert said in str(error)
+
+
+def test_a_device_that_isn_t_there_is_told_before_the_run_folder_is_made(data: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "tiny.yaml", data)
+    error = call("--config", config, "--run", tmp_path / "run", "--device", "nonsense").exception
+    assert isinstance(error, CaptionerError) and "--device nonsense: torch can't use it here" in str(error)
+    assert not (tmp_path / "run").exists()

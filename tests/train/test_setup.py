@@ -153,11 +153,21 @@ def test_features_are_those_of_the_weights_begun_with_also_after_resuming(traine
     assert torch.equal(after["network.encoder.stages.stem.0.weight"], held["network.encoder.stages.stem.0.weight"])
 
 
-def test_weights_that_don_t_fit_or_aren_t_there_are_named(trained: Path, tmp_path: Path) -> None:
+def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
+    trained: Path, exported: bundle.Bundle
+) -> None:
+    larger = {**TAIL, "model__hidden_size": 24, "model__dropout": 0.4, "encoder__annotations": ["stage4"]}
+    made = making.config(trained.parent / "data", **TAIL)
+    wanted = f"model.hidden_size={made.model.hidden_size}"
+    for source in (trained, exported.folder):
+        with pytest.raises(UsageError, match=r"model\.safetensors does not fit the model") as raised:
+            prepare(making.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
+        _, _, settings = str(raised.value).partition("made with other settings: ")
+        assert settings == f"encoder.annotations={json.dumps(made.encoder.annotations)}, {wanted}"
+
+
+def test_weights_that_aren_t_there_are_named(trained: Path, tmp_path: Path) -> None:
     data = trained.parent / "data"
-    larger = making.config(data, **TAIL, model__hidden_size=24, training__start_from=str(trained))
-    with pytest.raises(CaptionerError, match=r"best/model\.safetensors does not fit the model: .* needed"):
-        prepare(larger, ALONE)
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
         prepare(making.config(data, training__start_from=str(tmp_path)), ALONE)
 
