@@ -1,15 +1,20 @@
-"""What comes in is cut into batches: evenly where the number is known, without waiting where it comes slowly."""
+"""What comes in is cut into batches, evenly where the number is known, without waiting where it comes slowly; and
+worked on by several threads, in order.
+"""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 IDLE = 0.05  # seconds without anything new after which a batch is not waited for any longer
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def rounds(sources: Iterable[T], size: int, workers: int) -> Iterator[list[list[T]]]:
@@ -80,3 +85,15 @@ def _as_they_come(sources: Iterable[T], size: int) -> Iterator[list[T]]:
             yield chunk
     finally:
         stopped.set()
+
+
+def in_threads(work: Callable[[T], U], parts: Iterable[T], threads: int) -> Iterator[U]:
+    """What the work makes of each part, in order; of the parts only a few are taken ahead."""
+    waiting: deque[Future[U]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="work") as pool:
+        for part in parts:
+            waiting.append(pool.submit(work, part))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captioner.batches import rounds
+from captioner.batches import in_threads, rounds
 
 
 @given(count=st.integers(0, 300), size=st.integers(1, 40), workers=st.integers(1, 9))
@@ -50,3 +52,31 @@ def test_no_more_is_taken_than_a_few_batches_ahead():
     threading.Event().wait(0.2)
     assert next(taken) < 4 * 6
     coming.close()
+
+
+def test_parts_are_worked_on_by_several_threads_and_come_back_in_order():
+    meeting = threading.Barrier(3, timeout=20)
+
+    def work(number):
+        meeting.wait()  # passes only where three are at it at once
+        time.sleep(0.01 * (3 - number % 3))
+        return number * 10
+
+    assert list(in_threads(work, range(9), 3)) == [10 * number for number in range(9)]
+
+
+def test_only_a_few_parts_are_taken_ahead():
+    taken = []
+    parts = (taken.append(number) or number for number in range(100))
+    done = in_threads(lambda number: number, parts, 2)
+    assert [next(done), next(done)] == [0, 1]
+    assert len(taken) <= 4
+    done.close()
+
+
+def test_what_goes_wrong_in_a_thread_is_heard():
+    def work(number):
+        raise ValueError(f"part {number}")
+
+    with pytest.raises(ValueError, match="part 0"):
+        list(in_threads(work, range(5), 2))

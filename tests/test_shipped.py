@@ -59,3 +59,16 @@ def test_the_default_model_is_at_most_45_megabytes() -> None:
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 45e6
     total = sum(path.stat().st_size for path in (ROOT / "weights").rglob("*") if path.is_file())
     assert total <= 120e6
+
+
+def test_the_config_that_the_guide_gives_for_going_on_from_the_default_model_fits_it() -> None:
+    yaml = pytest.importorskip("yaml")
+    from captioner.train import config
+    from captioner.train.setup import first_encoder
+
+    guide = (ROOT / "docs" / "training.md").read_text(encoding="utf-8").partition("## On your own pictures")[2]
+    first, second = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[:2]
+    settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/training.md")
+    assert settings.training.start_from == Path("weights/default")
+    found = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
+    first_encoder(settings.model_copy(update={"training": found}))

@@ -35,7 +35,7 @@ import click
 @click.option(
     "--evaluation",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What `captioner evaluate --json` printed of this run: its scores, in place of the last validation's.",
+    help="What `captioner evaluate --json` printed of this run: its scores, in place of validation's.",
 )
 @click.option(
     "--int8",

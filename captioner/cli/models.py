@@ -13,8 +13,8 @@ import click
 def command(as_json: bool) -> None:
     """List the models at hand: size, attention, training data and scores.
 
-    Models are looked up in the folders of CAPTIONER_WEIGHTS, in the installed package and in a checkout's
-    weights/. A model that cannot be used is listed with the reason.
+    Models are looked up in the folders of CAPTIONER_WEIGHTS, in the installed package, beside it in a
+    checkout, and in weights/ of the folder you are in. A model that cannot be used is listed with the reason.
     """
     from captioner import bundle
     from captioner.errors import CaptionerError

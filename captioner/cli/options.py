@@ -48,7 +48,9 @@ _SEARCH = [
         "--diversity", type=float, metavar="X", help="What a word loses for each earlier group that just took it."
     ),
     click.option("--sample", is_flag=True, default=None, help="Draw words instead of searching for the best."),
-    click.option("--temperature", type=float, metavar="T", help="Of the draws: under 1 bolder, over 1 wilder."),
+    click.option(
+        "--temperature", type=float, metavar="T", help="Of the draws: under 1 likelier words, over 1 wilder ones."
+    ),
     click.option("--top-k", type=click.IntRange(0), metavar="K", help="Draw from the K likeliest words."),
     click.option(
         "--top-p", type=float, metavar="P", help="Draw from the likeliest words that hold P of the probability."
@@ -111,4 +113,6 @@ def asked(values: dict[str, Any]) -> dict[str, Any]:
         for name in ("temperature", "top_k", "top_p"):
             if name in given:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --sample")
+    if "diversity" in given and "groups" not in given:
+        raise click.UsageError("--diversity is between the groups of a beam: it needs --groups")
     return given

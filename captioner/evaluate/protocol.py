@@ -15,6 +15,7 @@ import numpy as np
 
 from captioner import images
 from captioner.backend import Annotations, Backend
+from captioner.batches import in_threads
 from captioner.caption import Caption
 from captioner.data.sets import Item
 from captioner.errors import CaptionerError
@@ -28,7 +29,7 @@ from captioner.metrics.deletion import Deletion, deletion
 from captioner.metrics.means import Mean, mean
 from captioner.metrics.scores import Scores, score
 from captioner.metrics.variety import Variety, variety
-from captioner.pipeline import Failure, caption_of
+from captioner.pipeline import Captioner, Failure, caption_of
 from captioner.search import SearchOptions, force, search
 
 BATCH = 32
@@ -90,7 +91,7 @@ def evaluate(
     """
     began = time.monotonic()
     backend, items = subject.captioner.backend, material.captions.items
-    captions, sums, failures = _read(backend, items, source, options, likelihood, batch, progress)
+    captions, sums, failures = _read(subject.captioner, items, source, options, likelihood, batch, progress)
     captioned = time.monotonic()
     kept = [i for i in range(len(items)) if i in captions]
     if not kept:
@@ -157,7 +158,7 @@ class _Told:
 
 
 def _read(
-    backend: Backend,
+    captioner: Captioner,
     items: Sequence[Item],
     source: Source,
     options: SearchOptions,
@@ -166,6 +167,7 @@ def _read(
     progress: Callable[[int], None],
 ) -> tuple[dict[int, Caption], list[_Told], list[Failure]]:
     """A caption for every image that can be read, and what the model makes of its references."""
+    backend = captioner.backend
     references = [[backend.vocabulary.encode(text) for text in item.captions] for item in items] if likelihood else []
     order = list(range(len(items)))
     if likelihood:  # references of like length together: a batch is as long as its longest
@@ -173,22 +175,28 @@ def _read(
     captions: dict[int, Caption] = {}
     told: list[_Told] = []
     failures: dict[int, Failure] = {}
+
+    def work(part: Batch) -> tuple[Batch, dict[int, Caption], list[_Told]]:
+        if not part.positions:
+            return part, {}, []
+        annotations = part.encode()
+        said = _captions(backend, part, annotations, options)
+        some = [references[i] for i in part.positions] if likelihood else []
+        return part, said, _told(backend, annotations, some, options) if likelihood else []
+
     done = 0
-    for part in source.batches([order[start : start + batch] for start in range(0, len(order), batch)]):
+    parts = source.batches([order[start : start + batch] for start in range(0, len(order), batch)])
+    for part, said, of_them in in_threads(work, parts, captioner.threads):
         failures.update(part.failures)
-        if part.annotations is not None:
-            captions.update(_captions(backend, part, options))
-            if likelihood:
-                some = [references[i] for i in part.positions]
-                told += _told(backend, part.annotations, some, options)
+        captions.update(said)
+        told += of_them
         done += len(part.positions) + len(part.failures)
         progress(done)
     return captions, told, [failures[i] for i in sorted(failures)]
 
 
-def _captions(backend: Backend, part: Batch, options: SearchOptions) -> dict[int, Caption]:
-    assert part.annotations is not None
-    found = search(backend, part.annotations, options)
+def _captions(backend: Backend, part: Batch, annotations: Annotations, options: SearchOptions) -> dict[int, Caption]:
+    found = search(backend, annotations, options)
     return {
         i: caption_of(some[0], backend, picture)
         for i, picture, some in zip(part.positions, part.pictures, found, strict=True)

@@ -1,16 +1,18 @@
-"""Annotations of a split, batch by batch: from the pictures themselves, or from the feature cache."""
+"""The images of a split, batch by batch: the pictures themselves, or the feature cache."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from captioner import images
 from captioner.backend import Annotations, Backend
@@ -24,10 +26,10 @@ READERS = 2  # threads that read pictures
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images with their annotations, and those of them that could not be read."""
+    """Some images that were read, how to encode them, and those that could not be read."""
 
     positions: list[int]
-    annotations: Annotations | None  # None where none could be read
+    encode: Callable[[], Annotations]  # for the thread that goes on to caption them; not where there are none
     pictures: list[Picture | None]  # None where the cache was read, not the picture
     failures: dict[int, Failure]
 
@@ -63,8 +65,13 @@ class Pictures:
                 read.append((position, *future.result()))
             except CaptionerError as error:
                 failures[position] = Failure(str(self.items[position].path), str(error))
-        annotations = self.backend.encode(np.stack([pixels for *_, pixels in read])) if read else None
-        return Batch([i for i, *_ in read], annotations, [picture for _, picture, _ in read], failures)
+        pixels = [each for *_, each in read]
+        return Batch(
+            [i for i, *_ in read],
+            lambda: self.backend.encode(np.stack(pixels)),
+            [picture for _, picture, _ in read],
+            failures,
+        )
 
 
 class Cached:
@@ -97,16 +104,18 @@ class Cached:
         self.places = self.cache.locate([features.key(item.path) for item in items])
 
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        import torch
-
         for batch in positions:
             places = self.places[np.asarray(batch, np.int64)]
-            with torch.inference_mode():
-                values = self.backend.network.annotations(self.cache.read(places).to(self.backend.device))
-            # A hard model's draws are keyed by the picture: here, by where its grid is kept.
-            keys = (places[:, 0].astype(np.int64) * 65_536 + places[:, 1]).astype(np.uint32)
-            annotations = Annotations(values, self.backend.rows, self.backend.cols, keys)
-            yield Batch(list(batch), annotations, [None] * len(batch), {})
+            yield Batch(list(batch), partial(self._encode, places), [None] * len(batch), {})
+
+    def _encode(self, places: NDArray[Any]) -> Annotations:
+        import torch
+
+        with torch.inference_mode():
+            values = self.backend.network.annotations(self.cache.read(places).to(self.backend.device))
+        # A hard model's draws are keyed by the picture: here, by where its grid is kept.
+        keys = (places[:, 0].astype(np.int64) * 65_536 + places[:, 1]).astype(np.uint32)
+        return Annotations(values, self.backend.rows, self.backend.cols, keys)
 
 
 def _flipped(folder: Path) -> bool:

@@ -243,6 +243,7 @@ def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
         (["--output", "no/such/folder/out"], "cannot be written"),
         (["--backend", "onnx", "--device", "cuda"], "--backend torch"),
         (["--device", "nonsense"], "--device nonsense: torch can't use it here"),
+        (["--diversity", "1"], "it needs --groups"),
         (["--n-best", "5", "--beam", "2"], "needs a beam of 5"),
     ],
 )
