@@ -103,9 +103,9 @@ def _loaded(config: Config, origin: Origin) -> Network:
     network = Network(config.encoder, config.model, len(origin.vocabulary), load=False)
     try:
         load_weights(network, origin.weights, str(origin.source))
-    except CaptionerError as error:
+    except CaptionerError:
         if others := _other_settings(config, origin.source):
-            raise UsageError(f"{error}. It was made with other settings: {', '.join(others)}") from None
+            raise UsageError(f"{origin.source} does not fit the model: it was made with {', '.join(others)}") from None
         raise
     return network
 

@@ -162,7 +162,7 @@ def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
     for source in (trained, exported.folder):
         with pytest.raises(UsageError, match=r"model\.safetensors does not fit the model") as raised:
             prepare(making.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
-        _, _, settings = str(raised.value).partition("made with other settings: ")
+        _, _, settings = str(raised.value).partition("does not fit the model: it was made with ")
         assert settings == f"encoder.annotations={json.dumps(made.encoder.annotations)}, {wanted}"
 
 
