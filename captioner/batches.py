@@ -90,10 +90,13 @@ def _as_they_come(sources: Iterable[T], size: int) -> Iterator[list[T]]:
 def in_threads(work: Callable[[T], U], parts: Iterable[T], threads: int) -> Iterator[U]:
     """What the work makes of each part, in order; of the parts only a few are taken ahead."""
     waiting: deque[Future[U]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="work") as pool:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="work")
+    try:
         for part in parts:
             waiting.append(pool.submit(work, part))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -194,6 +195,16 @@ def test_no_captions_are_written_over_a_picture(run, photos, form, how):
     code, _, err = run("photos", "--format", form, "--output", "photos/img_2.jpg", *how)
     assert code == 2 and "photos/img_2.jpg is a picture: no captions are written over it" in err
     assert Path("photos/img_2.jpg").read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="named pipes are POSIX")
+def test_captions_go_into_a_pipe(run, photos, captioner):
+    os.mkfifo("pipe")
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(Path("pipe").read_text)
+        code, _, _ = run("photos/img_2.jpg", "--output", "pipe")
+        assert heard.result(60) == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
+    assert code == 0
 
 
 def test_a_picture_that_is_its_own_sidecar_is_told(run, photos):
