@@ -195,18 +195,22 @@ def _record(path: Path) -> FileRecord:
 
 
 def shelves() -> list[Path]:
-    """The folders in which a model's name is looked up, in order."""
+    """The folders in which a model's name is looked up, in order; the last is of the folder one is in."""
     package = Path(__file__).resolve().parent
     named = [Path(part) for part in os.environ.get("CAPTIONER_WEIGHTS", "").split(os.pathsep) if part]
-    return list(dict.fromkeys([*named, package / "weights", package.parent / "weights", Path.cwd() / "weights"]))
+    return [*named, package / "weights", package.parent / "weights", Path("weights")]
 
 
 def at_hand() -> Iterator[tuple[str, Path]]:
     """Names and folders of the bundles on all shelves; a name on two shelves is the first one's."""
     seen = set()
     for shelf in shelves():
-        for folder in sorted(shelf.iterdir()) if shelf.is_dir() else []:
-            if (folder / MANIFEST).is_file() and not folder.name.startswith(".") and folder.name not in seen:
+        try:
+            folders = [folder for folder in sorted(shelf.iterdir()) if (folder / MANIFEST).is_file()]
+        except OSError:  # not there, or not allowed to look
+            continue
+        for folder in folders:
+            if not folder.name.startswith(".") and folder.name not in seen:
                 seen.add(folder.name)
                 yield folder.name, folder
 

@@ -134,9 +134,9 @@ def from_bytes(
 
 def is_picture(path: Path) -> bool:
     """Whether a file begins as a picture does; whether all of it can be read is another matter."""
-    if not path.is_file():  # a pipe would be read empty, or waited for
-        return False
     try:
+        if not path.is_file():  # a pipe would be read empty, or waited for
+            return False
         with path.open("rb") as file, _header(file):
             return True
     except Exception:  # Pillow's openers raise nearly anything

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -201,7 +202,27 @@ def test_an_installed_captioner_finds_the_models_of_the_checkout_it_is_called_in
     (checkout / "weights").mkdir(parents=True)
     model.folder.rename(checkout / "weights" / "toy")
     monkeypatch.chdir(checkout)
-    assert bundle.find("toy") == checkout / "weights" / "toy"
+    assert bundle.find("toy").resolve() == checkout / "weights" / "toy"
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(checkout / "weights" / "toy" / "manifest.json"))  # no folder: no matter
+    assert "toy" in dict(bundle.at_hand())
+
+
+def test_a_folder_that_is_gone_or_may_not_be_looked_into_hides_no_other_model(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert bundle.find("toy") == model.folder
+    real = Path.iterdir
+
+    def iterdir(path):
+        if path == Path("weights"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert bundle.find("toy") == model.folder
 
 
 def test_an_unknown_name_says_where_it_was_looked_for_and_what_there_is(model, tmp_path, monkeypatch):

@@ -106,6 +106,17 @@ def test_perplexity_is_that_of_every_reference_read_alone(model, folder) -> None
     assert found.likelihood.unknown == pytest.approx(8 / words)  # "very soft old in house and two zebras"
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_number_of_threads_changes_nothing(bundle, folder, threads: int) -> None:
+    one = evaluate(subject.load(bundle, threads=2), folder, batch=1)
+    loaded = subject.load(bundle, threads=threads)
+    assert loaded.captioner.threads == threads
+    other = evaluate(loaded, folder, batch=1)
+    assert [caption.text for caption in one.captions] == [caption.text for caption in other.captions]
+    assert one.scores.values == other.scores.values
+    assert one.likelihood == other.likelihood
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3])
 def test_the_size_of_a_batch_changes_nothing(model, folder, batch: int) -> None:
     whole, parts = evaluate(model, folder), evaluate(model, folder, batch=batch)

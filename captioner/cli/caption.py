@@ -88,7 +88,8 @@ def command(
 
     def wanted(name: str) -> bool:
         there = output is not None and name in done
-        written = sidecar and outputs.sidecar(name).is_file()
+        beside = outputs.sidecar(name)
+        written = sidecar and beside.is_file() and beside != Path(name)
         return not resume or not ((there or output is None) and (written or not sidecar))
 
     names: Iterable[str] = filter(wanted, found)

@@ -29,7 +29,7 @@ class Batch:
     """Some images that were read, how to encode them, and those that could not be read."""
 
     positions: list[int]
-    encode: Callable[[], Annotations]  # for the thread that goes on to caption them; not where there are none
+    encode: Callable[[], Annotations]  # by the thread that captions them; not called where there are none
     pictures: list[Picture | None]  # None where the cache was read, not the picture
     failures: dict[int, Failure]
 

@@ -66,11 +66,10 @@ class Team:
 def join(device: str | None) -> Iterator[Team]:
     """The team torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    chosen = usable(device)
-    if chosen == torch.device("cuda") and size > 1:
-        chosen = usable(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
-        torch.cuda.set_device(chosen)
+    chosen = usable(device, int(os.environ.get("LOCAL_RANK", "0")) if size > 1 else None)
     if size > 1:
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)
         # DistributedDataParallel imports this module, whose functions keep the group there is at the time as a
         # default. Imported now, they keep none: the group ends when it is destroyed, and none of its threads is
         # left to bring the process down while it ends.

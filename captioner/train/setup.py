@@ -25,6 +25,12 @@ from captioner.train.corpus import Corpus
 from captioner.train.distributed import Team
 from captioner.train.sources import CachedGrids, Grids, PixelGrids, check_apart, open_features, read_split
 
+# Settings with any value of which weights fit all the same; so do those of dropout.
+SHAPELESS = {
+    *("encoder.weights", "encoder.size", "encoder.tail"),
+    *(f"model.attention.{name}" for name in ("mode", "temperature", "width", "relaxation")),
+}
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -111,18 +117,21 @@ def _loaded(config: Config, origin: Origin) -> Network:
 
 
 def _other_settings(config: Config, weights: Path) -> list[str]:
-    """The settings that shape weights and that a bundle or run has otherwise than the config, as --set takes them."""
+    """The settings that may shape weights and that a bundle or run has otherwise than the config, as --set takes them.
+
+    None where they can't be told.
+    """
     home = weights.parent.parent if weights.parent.name == "best" else weights.parent
-    if (home / MANIFEST).is_file():
-        made = read_manifest(home).settings
-    elif (home / "config.yaml").is_file():
-        made = configs.load(home / "config.yaml").model_dump(mode="json")
-    else:
+    try:
+        if (home / MANIFEST).is_file():
+            made = read_manifest(home).settings
+        else:
+            made = configs.load(home / "config.yaml").model_dump(mode="json")
+    except CaptionerError:
         return []
     ours = config.model_dump(mode="json")
     theirs, own = ({**_flat("encoder", s["encoder"]), **_flat("model", s["model"])} for s in (made, ours))
-    free = ("encoder.weights", "encoder.tail", "model.attention.mode")  # with these, weights fit all the same
-    named = [key for key in theirs if key not in free and not key.endswith("dropout")]
+    named = [key for key in theirs if key not in SHAPELESS and not key.endswith("dropout")]
     return [f"{key}={json.dumps(theirs[key])}" for key in named if key in own and theirs[key] != own[key]]
 
 

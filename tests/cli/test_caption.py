@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -198,19 +197,24 @@ def test_no_captions_are_written_over_a_picture(run, photos, form, how):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="named pipes are POSIX")
-def test_captions_go_into_a_pipe(run, photos, captioner):
+def test_captions_go_into_a_pipe(model, photos, captioner):
     os.mkfifo("pipe")
-    with ThreadPoolExecutor(1) as pool:
-        heard = pool.submit(Path("pipe").read_text)
-        code, _, _ = run("photos/img_2.jpg", "--output", "pipe")
-        assert heard.result(60) == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
-    assert code == 0
+    with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            subprocess.run(
+                command(model, "photos/img_2.jpg", "--output", "pipe"), env=environment(), timeout=60, check=True
+            )
+            heard, _ = reader.communicate(timeout=60)
+        finally:
+            reader.kill()
+    assert heard == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
 
 
-def test_a_picture_that_is_its_own_sidecar_is_told(run, photos):
+@pytest.mark.parametrize("how", [(), ("--resume",)])
+def test_a_picture_that_is_its_own_sidecar_is_told(run, photos, how):
     picture = Path("photos/img_2.jpg").rename("photos/img_2.txt")
     before = picture.read_bytes()
-    code, _, err = run(str(picture), "--sidecar")
+    code, _, err = run(str(picture), "--sidecar", *how)
     assert code == 1 and "its sidecar photos/img_2.txt is a picture" in err
     assert picture.read_bytes() == before
 
@@ -252,6 +256,7 @@ def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
         (["--top-p", "0.9"], "--top-p needs --sample"),
         (["--words"], "--words needs --format jsonl"),
         (["--output", "no/such/folder/out"], "cannot be written"),
+        (["--output", 300 * "a"], "cannot be written"),
         (["--backend", "onnx", "--device", "cuda"], "--backend torch"),
         (["--device", "nonsense"], "--device nonsense: torch can't use it here"),
         (["--diversity", "1"], "it needs --groups"),

@@ -14,7 +14,16 @@ def test_the_cpu_is_usable_and_a_device_is_chosen_where_none_is_asked() -> None:
     assert usable(None).type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-@pytest.mark.parametrize("name", ["nonsense", "meta", "cuda:99"])
+@pytest.mark.parametrize("name", ["nonsense", "meta", "cuda:99", "hpu"])
 def test_others_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(UsageError, match=rf"--device {name}: torch can't use it here \(.+\)$"):
         usable(name)
+
+
+def test_each_of_several_processes_touches_its_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    touched = []
+    monkeypatch.setattr(torch, "ones", lambda count, device: touched.append(str(device)) or torch.zeros(count))
+    assert usable("cuda", local_rank=2) == torch.device("cuda:2")
+    assert usable("cuda:1", local_rank=2) == torch.device("cuda:1")
+    assert usable("cpu", local_rank=2) == torch.device("cpu")
+    assert touched == ["cuda:2", "cuda:1", "cpu"]
