@@ -16,8 +16,10 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # of the file that was asked for, not of its temporary name
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
     with contextlib.suppress(OSError):  # make the rename last through a power cut, where the system can
         folder = os.open(path.parent, os.O_RDONLY)

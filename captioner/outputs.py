@@ -81,15 +81,32 @@ class Coco:
         else:
             entry = {"image_id": self.next, "caption": caption.text, "file_name": name}
             self.next += 1
-        if self.rewind:
-            self.file.seek(self.end)
-        self.file.write(("[\n" if self.empty else ",\n") + json.dumps(entry, ensure_ascii=False))
+        text = ("[\n" if self.empty else ",\n") + json.dumps(entry, ensure_ascii=False)
+        if not self.rewind:
+            self.file.write(text)
+            self.file.flush()
+        else:
+            self._rewrite(text)
         self.empty = False
-        if self.rewind:
-            self.end = self.file.tell()
+
+    def _rewrite(self, text: str) -> None:
+        try:
+            self.file.seek(self.end)
+            self.file.write(text)
+            end = self.file.tell()
             self.file.write("\n]\n")
             self.file.truncate()
-        self.file.flush()
+            self.file.flush()
+        except OSError:  # a full disk: the list ends after the last caption that had room
+            number = self.file.fileno()
+            os.ftruncate(number, self.end)
+            os.lseek(number, self.end, os.SEEK_SET)
+            os.write(number, b"[]\n" if self.empty else b"\n]\n")
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, number)  # there goes what the file still holds of the caption when it is closed
+            os.close(nowhere)
+            raise
+        self.end = end
 
     def close(self) -> None:
         if not self.rewind:

@@ -148,3 +148,26 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     process.stdout = None
     _, shown = process.communicate(timeout=60)
     assert (process.returncode, shown) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "captioner: No space left on device\n"),
+        (OSError(13, "Permission denied", "a"), "captioner: a: Permission denied\n"),
+        (OSError(28, "No space left on device", "from", None, "to"), "captioner: to: No space left on device\n"),
+    ],
+)
+def test_what_the_system_refuses_is_a_sentence(monkeypatch, capsys, error: OSError, said: str) -> None:
+    def fail(**how: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "main", fail)
+    monkeypatch.setattr(sys, "argv", ["captioner", "models"])
+    with pytest.raises(SystemExit) as left:
+        cli.run()
+    assert left.value.code == 1
+    assert capsys.readouterr().err == said
+    monkeypatch.setattr(sys, "argv", ["captioner", "--debug", "models"])
+    with pytest.raises(OSError):
+        cli.run()

@@ -83,3 +83,9 @@ def run() -> None:
             raise
         click.echo(f"captioner: {error}", err=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except OSError as error:  # a full disk, or a file that may not be read or written
+        if debug or error.strerror is None:
+            raise
+        file = error.filename2 or error.filename  # of a copy the second is what was being written
+        click.echo(f"captioner: {f'{file}: ' if file else ''}{error.strerror}", err=True)
+        sys.exit(1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 
 from captioner.cli.options import asked, model_options, search_options
 from captioner.cli.progress import Progress
+from captioner.errors import CaptionerError
 
 
 @click.command(name="caption")
@@ -81,7 +83,8 @@ def command(
             click.echo(f"note: the model does not know {word!r} and never says it", err=True)
 
     everything = list(found) if form == "coco" or found.coming is None else None
-    writer, done = outputs.open_output(output, form, everything, words=words, resume=resume)
+    with _told_of(output):
+        writer, done = outputs.open_output(output, form, everything, words=words, resume=resume)
     if isinstance(writer, outputs.Coco) and writer.ids is None:
         click.echo("note: not every name has a number of its own, so images are numbered as they come", err=True)
     writers = [writer, outputs.Sidecars()] if sidecar else [writer]
@@ -95,12 +98,25 @@ def command(
     names: Iterable[str] = filter(wanted, found)
     if everything is not None:
         names = [name for name in everything if wanted(name)]
-    return _write(captioner, names, writers, found.problems, batch=batch, pixel_limit=pixel_limit, **options)
+    with _told_of(output):
+        return _write(captioner, names, writers, found.problems, batch=batch, pixel_limit=pixel_limit, **options)
+
+
+@contextmanager
+def _told_of(output: Path | None) -> Iterator[None]:
+    """A full disk is told with the file and how to go on; of standard output the reader may have left."""
+    try:
+        yield
+    except OSError as error:
+        if output is None:
+            raise
+        raise CaptionerError(
+            f"{output}: cannot be written ({error.strerror}); --resume goes on where it stopped"
+        ) from None
 
 
 def _write(captioner: Any, names: Iterable[str], writers: list[Any], problems: list[str], **options: Any) -> int:
     """Caption and write; the exit code."""
-    from captioner.errors import CaptionerError
     from captioner.pipeline import Failure
 
     for problem in problems:

@@ -123,6 +123,11 @@ def command(
     progress.clear()
     for failure in found.failures:
         click.echo(f"captioner: {failure.reason}", err=True)
+    # First what can't fail: a full disk must not cost the figures.
+    click.echo(json.dumps(tables.record(found), ensure_ascii=False, indent=1) if as_json else tables.text(found))
+    if as_json:
+        for alarm in found.alarms:
+            click.echo(f"captioner: ALARM: {alarm}", err=True)
     if results is not None:
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(found))
         write_atomically(results, f"[\n{lines}\n]\n")
@@ -130,8 +135,4 @@ def command(
         from captioner.evaluate.pages import report_page
 
         write_atomically(report, report_page(found))
-    click.echo(json.dumps(tables.record(found), ensure_ascii=False, indent=1) if as_json else tables.text(found))
-    if as_json:
-        for alarm in found.alarms:
-            click.echo(f"captioner: ALARM: {alarm}", err=True)
     return 1 if found.failures else 0

@@ -29,7 +29,9 @@ def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None
         write_atomically(path, data)
     except OSError as error:
         kept = f"the last good one is {path}" if path.exists() else "there is none before it"
-        raise CaptionerError(f"the checkpoint {path} could not be written ({error}); {kept}") from error
+        raise CaptionerError(
+            f"the checkpoint {path} could not be written ({error.strerror or error}); {kept}"
+        ) from error
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

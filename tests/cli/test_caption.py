@@ -319,6 +319,31 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PYTHONWARNINGS": ""}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process are POSIX")
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
+def test_a_full_disk_is_told_and_loses_nothing_that_had_room(model, photos, form):
+    import resource
+
+    names = "".join(f"photos/{'./' * i}img_2.jpg\n" for i in range(20))
+    call = command(model, "-", "--format", form, "--output")
+    how = {"input": names, "text": True, "env": environment(), "timeout": 120, "capture_output": True}
+    subprocess.run([*call, "whole"], check=True, **how)
+    room = Path("whole").stat().st_size // 2
+
+    done = subprocess.run(
+        [*call, "out"], preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)), **how
+    )
+    assert done.returncode == 1
+    assert "out: cannot be written (File too large); --resume goes on where it stopped" in done.stderr
+    assert "Traceback" not in done.stderr
+    there = Path("out").read_text()
+    assert 0 < len(there) <= room
+    if form == "coco":
+        assert 0 < len(json.loads(there)) < 20
+    subprocess.run([*call, "out", "--resume"], check=True, **how)
+    assert Path("out").read_text() == Path("whole").read_text()
+
+
 def test_a_closed_pipe_ends_quietly(model, photos):
     names = "photos/img_2.jpg\n" + "".join(f"photos/../photos/{'./' * i}img_2.jpg\n" for i in range(300))
     done = subprocess.run(

@@ -136,3 +136,15 @@ def test_missing_pictures_are_counted(run, data, tmp_path) -> None:
     assert code == 1 and "1 of 3 pictures of val are missing" in err
     code, out, _ = run("--data", data, "--split", "val", "--allow-missing")
     assert code == 0 and "1 of 3 pictures of val are missing and were left out" in out
+
+
+def test_a_full_disk_costs_the_file_and_not_the_figures(run, data, monkeypatch) -> None:
+    def fail(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("captioner.files.os.fsync", fail)
+    code, out, err = run("--data", data, "--split", "val", "--results", "results.json")
+    assert code == 1
+    assert "CIDEr" in out
+    assert err.endswith("captioner: results.json: No space left on device\n")
+    assert not Path("results.json").exists()
