@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Word
+    from captioner.captioning import Captioner
     from captioner.errors import CaptionerError
-    from captioner.pipeline import Captioner
 
 __version__ = "0.1.0"
 __all__ = ["Caption", "Captioner", "CaptionerError", "Word"]
 
 _HOME = {
     "Caption": "captioner.caption",
-    "Captioner": "captioner.pipeline",
+    "Captioner": "captioner.captioning",
     "CaptionerError": "captioner.errors",
     "Word": "captioner.caption",
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from captioner.images import Picture
+    from captioner.images.reading import Picture
 
 
 @dataclass(frozen=True)

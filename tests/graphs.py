@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from captioner import bundle
-from captioner.manifest import Decoding, EncoderRecord, Manifest
-from captioner.text import SPECIAL, Vocabulary
+from captioner.bundle import storage as bundle
+from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
+from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 SIDE, ROWS, COLS, D = 16, 2, 2, 3
 SCALE = 32.0  # so that colours make a difference

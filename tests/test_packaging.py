@@ -29,6 +29,9 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 TRAIN_HALF = (
     "captioner/model/",
     "captioner/train/",
+    "captioner/export/",
+    "captioner/inference/torch_backend.py",
+    "captioner/workarounds/",
     "captioner/cli/export.py",
     "captioner/cli/features.py",
     "captioner/cli/train.py",

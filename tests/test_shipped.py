@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from captioner import Captioner, bundle
-from captioner.pipeline import Caption
+from captioner import Captioner
+from captioner.bundle import storage as bundle
+from captioner.captioning import Caption
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.jpg"))

@@ -65,9 +65,10 @@ def command(
     input, one a line. Captions come in the order of the pictures, each as soon as it is ready. A picture that
     cannot be read is named on standard error; the rest are captioned, and the exit code is 1.
     """
-    from captioner import inputs, outputs
-    from captioner.pipeline import Captioner
-    from captioner.search.constraints import knows
+    from captioner.captioning import Captioner
+    from captioner.images import inputs
+    from captioner.inference.search.constraints import knows
+    from captioner.writers import caption_files as outputs
 
     warnings.filterwarnings("ignore", module="PIL")  # on broken EXIF and the like, which do no harm
     if resume and output is None and not sidecar:
@@ -117,7 +118,7 @@ def _told_of(output: Path | None) -> Iterator[None]:
 
 def _write(captioner: Any, names: Iterable[str], writers: list[Any], problems: list[str], **options: Any) -> int:
     """Caption and write; the exit code."""
-    from captioner.pipeline import Failure
+    from captioner.captioning import Failure
 
     for problem in problems:
         click.echo(f"captioner: {problem}", err=True)

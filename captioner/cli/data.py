@@ -53,10 +53,11 @@ def check_command(
     them. Several are checked as one set, so that what they share is seen. Exit 1 where something stands
     in the way of training.
     """
-    from captioner.data import cost, report
+    from captioner.data import cost
+    from captioner.data import summary as report
+    from captioner.data.caption_set import combine
     from captioner.data.check import check
-    from captioner.data.readers import read_set
-    from captioner.data.sets import combine
+    from captioner.data.formats.detection import read_set
 
     if len(images) not in (0, 1, len(captions)):
         raise click.UsageError(

@@ -77,9 +77,10 @@ def command(
     Prints BLEU, METEOR, ROUGE-L, CIDEr-D and SPICE against the raw references, with 95 % intervals; how the
     captions vary; the perplexity of the references; and what attention does. --model may also be a training run.
     """
-    from captioner.evaluate import data as material
-    from captioner.evaluate import protocol, sources, subject, tables
-    from captioner.files import write_atomically
+    from captioner.evaluation import dataset as material
+    from captioner.evaluation import image_sources as sources
+    from captioner.evaluation import protocol, subject, tables
+    from captioner.files.atomic import write_atomically
     from captioner.metrics.cider import DocumentFrequencies
 
     for path in (results, report):
@@ -132,7 +133,7 @@ def command(
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(found))
         write_atomically(results, f"[\n{lines}\n]\n")
     if report is not None:
-        from captioner.evaluate.pages import report_page
+        from captioner.evaluation.report_content import report_page
 
         write_atomically(report, report_page(found))
     return 1 if found.failures else 0

@@ -58,7 +58,7 @@ def command(
     Before the bundle is put in its place, its captions and attention maps are compared with those of the
     torch model; a difference is an error.
     """
-    from captioner.train.export import export_run, int8_loss
+    from captioner.export.run_bundle import export_run, int8_loss
 
     made = export_run(
         run,

@@ -17,6 +17,6 @@ def command(config: Path, changes: tuple[str, ...], device: str | None) -> None:
     Stopped at any point, the same command goes on where it was. A config with training.start_from is encoded with the
     weights found there, which must exist by then.
     """
-    from captioner.train.run import encode
+    from captioner.train.start import encode
 
     encode(config, changes, device=device)

@@ -16,7 +16,7 @@ def command(as_json: bool) -> None:
     Models are looked up in the folders of CAPTIONER_WEIGHTS, in the installed package, beside it in a
     checkout, and in weights/ of the folder you are in. A model that cannot be used is listed with the reason.
     """
-    from captioner import bundle
+    from captioner.bundle import storage as bundle
     from captioner.errors import CaptionerError
 
     found: list[dict[str, Any]] = []

@@ -14,8 +14,8 @@ from captioner.cli.progress import Progress
 
 if TYPE_CHECKING:
     from captioner.caption import Caption
-    from captioner.overlay.export import Folder, Outcome
-    from captioner.pipeline import Captioner, Failure
+    from captioner.captioning import Captioner, Failure
+    from captioner.overlay.outputs import Folder, Outcome
 
 ALTERNATIVES = 5  # sentences on a page, where the beam has as many
 
@@ -80,10 +80,10 @@ def command(
     names of the files written go to standard output. A picture that cannot be read is named on standard error;
     the rest are drawn, and the exit code is 1.
     """
-    from captioner import inputs
-    from captioner.overlay.export import Folder, check_formats
+    from captioner.captioning import Captioner
+    from captioner.images import inputs
     from captioner.overlay.heat import Style
-    from captioner.pipeline import Captioner
+    from captioner.overlay.outputs import Folder, check_formats
 
     chosen = check_formats(formats)
     if not chosen:
@@ -143,8 +143,8 @@ def _forced(
     captioners: Sequence[Captioner], names: Iterable[str], text: str, pixel_limit: int, options: dict[str, Any]
 ) -> Iterator[tuple[Caption | Failure, ...]]:
     """As `_found`, for given words."""
+    from captioner.captioning import Failure
     from captioner.errors import CaptionerError
-    from captioner.pipeline import Failure
 
     def each(captioner: Captioner) -> Iterator[Caption | Failure]:
         for name in names:
@@ -160,8 +160,8 @@ def _forced(
 
 def _marked(captioner: Captioner, results: Iterable[Caption | Failure]) -> Iterator[Caption | Failure]:
     """A hard model's captions show a place for each word, even if it used their expectation."""
+    from captioner.captioning import Failure
     from captioner.overlay.heat import likeliest
-    from captioner.pipeline import Failure
 
     hard = captioner.manifest is not None and captioner.manifest.attention == "hard"
     for result in results:
@@ -172,8 +172,8 @@ def _write(
     folder: Folder, results: Iterable[tuple[Caption | Failure, ...]], problems: Sequence[str], total: int | None
 ) -> int:
     """Draw and write; the exit code."""
+    from captioner.captioning import Failure
     from captioner.errors import CaptionerError
-    from captioner.pipeline import Failure
 
     for problem in problems:
         click.echo(f"captioner: {problem}", err=True)

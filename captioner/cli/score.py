@@ -11,9 +11,9 @@ import click
 from captioner.errors import CaptionerError
 
 if TYPE_CHECKING:
+    from captioner.evaluation.result_files import Pairing
     from captioner.metrics.bootstrap import Difference
-    from captioner.metrics.files import Pairing
-    from captioner.metrics.scores import Scores
+    from captioner.metrics.text_scores import Scores
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -68,10 +68,10 @@ def command(
     if results is None and write_reference_stats is None:
         raise click.UsageError("Missing option '--results'.")
 
+    from captioner.evaluation.result_files import mismatches, read_references, read_results
     from captioner.metrics.cider import DocumentFrequencies
-    from captioner.metrics.files import mismatches, read_references, read_results
-    from captioner.metrics.scores import METRICS
-    from captioner.tokens import tokenize
+    from captioner.metrics.text_scores import METRICS
+    from captioner.text.tokenizer import tokenize
 
     captions = read_references(references)
     if write_reference_stats is not None:
@@ -104,7 +104,7 @@ def command(
 def _pairings(
     systems: list[tuple[Path, dict[str, str]]], references: dict[str, list[str]], file: Path
 ) -> list[tuple[Path, Pairing]]:
-    from captioner.metrics.files import pair
+    from captioner.evaluation.result_files import pair
 
     pairings = [(name, pair(results, references)) for name, results in systems]
     for name, pairing in pairings:
@@ -128,7 +128,7 @@ def _pairings(
 
 def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet: bool) -> Scores:
     from captioner.metrics.meteor.resources import first_use
-    from captioner.metrics.scores import score
+    from captioner.metrics.text_scores import score
 
     notice = first_use() if "METEOR" in metrics and not quiet else None
     if notice:

@@ -28,6 +28,6 @@ def command(
     the run folder. Features are encoded first where their cache is missing. With several processes:
     torchrun --nproc-per-node N -m -- captioner train ...
     """
-    from captioner.train.run import start
+    from captioner.train.start import start
 
     start(config, changes, folder=folder, resume=resume, overwrite=overwrite, device=device)

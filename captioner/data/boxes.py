@@ -9,9 +9,9 @@ from typing import Any
 
 from PIL import Image
 
-from captioner.data.coco import load_coco
-from captioner.data.files import missing
-from captioner.data.sets import Box, CaptionSet, Item
+from captioner.data.caption_set import Box, CaptionSet, Item
+from captioner.data.formats.coco import load_coco
+from captioner.data.formats.text_files import missing
 from captioner.errors import CaptionerError
 
 _ORIENTATION = 0x0112  # the EXIF tag

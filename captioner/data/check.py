@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.data import pictures
+from captioner.data.caption_set import CaptionSet, Item, combine
 from captioner.data.pictures import Pictures
-from captioner.data.sets import CaptionSet, Item, combine
 from captioner.errors import CaptionerError
-from captioner.text import Vocabulary
-from captioner.tokens import tokenize
+from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from captioner import images
 from captioner.errors import CaptionerError
+from captioner.images import reading as images
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from captioner.data.sets import Box
+from captioner.data.caption_set import Box
 from captioner.errors import UsageError
 
 SHAPES = ("circle", "square", "triangle", "star", "cross")

@@ -14,8 +14,8 @@ from captioner.metrics.meteor import best_statistics, meteor_scores
 from captioner.metrics.meteor.match import Matcher, Sentence
 from captioner.metrics.meteor.resources import load_resources
 from captioner.metrics.meteor.words import meteor_words
-from captioner.metrics.scores import NEVER
-from captioner.text import UNK, Vocabulary
+from captioner.metrics.text_scores import NEVER
+from captioner.text.vocabulary import UNK, Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

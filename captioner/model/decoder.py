@@ -20,19 +20,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model import attention
-from captioner.model.attention import Glance
-from captioner.model.mechanisms.context import NoContext, make_context
-from captioner.model.mechanisms.draw import make_draw
-from captioner.model.mechanisms.gate import Gate, NoGate
-from captioner.model.mechanisms.heads import ManyHeads, OneHead
-from captioner.model.mechanisms.location import make_location
-from captioner.model.mechanisms.place import PLACES
-from captioner.model.mechanisms.pool import AttentionPool, MeanPool
-from captioner.model.mechanisms.scores import make_score
-from captioner.model.mechanisms.sentinel import NoSentinel, Sentinel
-from captioner.model.quick import StepLinear, draw, dropout, over_steps
+from captioner.model.attention import core as attention
+from captioner.model.attention.cell_sampling import make_draw
+from captioner.model.attention.core import Glance
+from captioner.model.attention.gate import Gate, NoGate
+from captioner.model.attention.heads import ManyHeads, OneHead
+from captioner.model.attention.location import make_location
+from captioner.model.attention.pool import AttentionPool, MeanPool
+from captioner.model.attention.scores import make_score
+from captioner.model.attention.sentinel import NoSentinel, Sentinel
+from captioner.model.attention.timing import PLACES
+from captioner.model.grid_encoder import NoContext, make_context
 from captioner.model.settings import ModelSettings
+from captioner.model.step_linear import StepLinear, draw, dropout, over_steps
 
 Tensors = dict[str, Tensor]
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError, unknown
-from captioner.model import lite
+from captioner.model import efficientnet_lite as lite
 from captioner.model.settings import EncoderSettings
 
 Stages = dict[str, nn.Module]
@@ -249,7 +249,7 @@ def _build(settings: EncoderSettings, load: bool) -> Stages:
                 state = lite.rename(state, name)
             _fit(nn.ModuleDict(stages), state, source)
         return stages
-    from captioner.model.vision import torchvision
+    from captioner.workarounds.torchvision_import import torchvision
 
     # init_weights=False would skip VGG's slow initialisation, but not every builder takes it.
     net = torchvision.models.get_model(name, weights=None)
@@ -261,7 +261,7 @@ def _build(settings: EncoderSettings, load: bool) -> Stages:
 
 def _download(name: str) -> dict[str, Tensor]:
     """torchvision's published weights, from its cache or its site."""
-    from captioner.model.vision import torchvision
+    from captioner.workarounds.torchvision_import import torchvision
 
     weights = torchvision.models.get_model_weights(name).DEFAULT
     file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rsplit("/", 1)[1]

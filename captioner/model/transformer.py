@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.attention import Glance
+from captioner.model.attention.core import Glance
 from captioner.model.decoder import CaptionDecoder, Reading, Tensors, check_sizes
-from captioner.model.mechanisms.blocks import Attend, FeedForward, waves
-from captioner.model.mechanisms.context import make_context
-from captioner.model.quick import dropout
+from captioner.model.grid_encoder import make_context
+from captioner.model.self_attention import Attend, FeedForward, waves
 from captioner.model.settings import ModelSettings
+from captioner.model.step_linear import dropout
 
 
 class DecoderBlock(nn.Module):

@@ -11,11 +11,11 @@ Drawing needs Pillow and numpy alone.
 
 from __future__ import annotations
 
-from captioner.overlay.animations import animation, animation_of
+from captioner.overlay.animation import animation, animation_of
+from captioner.overlay.arrays import arrays, arrays_npz
 from captioner.overlay.heat import Style
-from captioner.overlay.pages import page, page_of
-from captioner.overlay.raw import arrays, arrays_npz
-from captioner.overlay.sheets import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
+from captioner.overlay.page import page, page_of
+from captioner.overlay.sheet import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
 from captioner.overlay.stills import words, words_png
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from captioner.overlay.pages import digest, part
+from captioner.overlay.page import digest, part
 
 _OPENED_FIRST = ("html", "png", "gif", "svg", "pdf")  # what a thumbnail leads to: the first there is
 

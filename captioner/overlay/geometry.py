@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.images import Frame
+from captioner.images.reading import Frame
 
 Map = NDArray[np.float32]  # (rows, cols) of weights, or (height, width) of densities
 Box = tuple[float, float, float, float]  # left, top, right, bottom

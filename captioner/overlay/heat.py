@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
-from captioner.images import Picture, read
+from captioner.images.reading import Picture, read
 from captioner.overlay import colours, geometry
 
 LEAST_TOP = 4.0  # the scale never ends lower: maps that are all flat are drawn flat and dark, not blown up

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from captioner.errors import CaptionerError
-from captioner.files import write_atomically
+from captioner.files.atomic import write_atomically
 
 LAST = "last.safetensors"
 

@@ -80,7 +80,7 @@ class ScheduledSamplingSettings(Settings):
 
 
 class HardSettings(Settings):
-    """The objective of hard attention; see captioner.model.objective for the reductions."""
+    """The objective of hard attention; see captioner.model.loss for the reductions."""
 
     reward: float = Field(1.0, ge=0, description="lambda_r: weight of the score-function term.")
     entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.sets import CaptionSet
+from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError
-from captioner.text import Vocabulary
+from captioner.text.vocabulary import Vocabulary
 
 _POOL = 50  # steps whose images are sorted by length together: little padding, yet well mixed
 

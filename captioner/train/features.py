@@ -23,9 +23,9 @@ import torch
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from captioner import images
 from captioner.errors import CaptionerError
-from captioner.files import sweep, write_atomically
+from captioner.files.atomic import sweep, write_atomically
+from captioner.images import reading as images
 from captioner.model.encoder import Encoder
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
@@ -189,7 +189,7 @@ def _encode_on_cpu(encoder: Encoder, threads: int | None) -> Encode:
 
     import onnxruntime as ort
 
-    from captioner.model.export import export_trunk
+    from captioner.export.onnx_graphs import export_trunk
 
     options = ort.SessionOptions()
     if threads:

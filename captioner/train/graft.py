@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from captioner import images
 from captioner.errors import UsageError
+from captioner.images import reading as images
 from captioner.model.network import Network, load_weights
 
 RIDGE = 0.01  # of the mean over channels of the sum of squares over places

@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captioner.bundle import MANIFEST, WEIGHTS, read_manifest
-from captioner.data.sets import CaptionSet
+from captioner.bundle.storage import MANIFEST, WEIGHTS, read_manifest
+from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network, load_weights
-from captioner.text import Vocabulary
+from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config as configs
-from captioner.train.bar import encoding_bar
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import Team
-from captioner.train.sources import CachedGrids, Grids, PixelGrids, check_apart, open_features, read_split
+from captioner.train.grids import CachedGrids, Grids, PixelGrids, check_apart, open_features, read_split
+from captioner.train.progress_bar import encoding_bar
 
 # Settings with any value of which weights fit all the same; so do those of dropout.
 SHAPELESS = {

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from captioner.backend import Annotations
-from captioner.data.sets import CaptionSet
-from captioner.metrics.scores import score
-from captioner.model.backend import TorchBackend
-from captioner.search import Hypothesis, SearchOptions, search
+from captioner.data.caption_set import CaptionSet
+from captioner.inference.backend import Annotations
+from captioner.inference.search import Hypothesis, SearchOptions, search
+from captioner.inference.torch_backend import TorchBackend
+from captioner.metrics.text_scores import score
 from captioner.train.config import ValidationSettings
 from captioner.train.distributed import Team
-from captioner.train.sources import Grids
+from captioner.train.grids import Grids
 
 
 @dataclass(frozen=True)

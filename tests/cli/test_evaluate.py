@@ -142,7 +142,7 @@ def test_a_full_disk_costs_the_file_and_not_the_figures(run, data, monkeypatch) 
     def fail(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("captioner.files.os.fsync", fail)
+    monkeypatch.setattr("captioner.files.atomic.os.fsync", fail)
     code, out, err = run("--data", data, "--split", "val", "--results", "results.json")
     assert code == 1
     assert "CIDEr" in out

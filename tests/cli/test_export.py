@@ -10,11 +10,12 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from captioner import Captioner, bundle
+from captioner import Captioner
+from captioner.bundle import storage as bundle
 from captioner.cli import main
 from captioner.errors import UsageError
 from captioner.train import checkpoint
-from captioner.train.run import start
+from captioner.train.start import start
 from tests.train import making
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from captioner.cli.features import command
 from captioner.errors import UsageError
 from captioner.train import features
-from captioner.train.run import start
+from captioner.train.start import start
 from tests.train import making
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from captioner import bundle
+from captioner.bundle import storage as bundle
 from captioner.cli import main
 from tests.graphs import write_model
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from captioner.data.boxes import with_boxes
-from captioner.data.sets import Box, CaptionSet, Item
+from captioner.data.caption_set import Box, CaptionSet, Item
 from captioner.errors import CaptionerError
 from tests.data.making import picture, write
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.check import check
-from captioner.data.sets import CaptionSet, Item
 from captioner.errors import CaptionerError
 from tests.data.making import picture
 

@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from captioner.data.boxes import with_boxes
-from captioner.data.readers import read_set
-from captioner.data.sets import CaptionSet, Item
+from captioner.data.caption_set import CaptionSet, Item
+from captioner.data.formats.detection import read_set
 from captioner.data.shapes import COLOURS, SHAPES, compose, draw, write_shapes
 from captioner.errors import UsageError
-from captioner.text import Vocabulary
+from captioner.text.vocabulary import Vocabulary
 
 PHRASE = re.compile(rf"a (?:(small|large) )?({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})")
 

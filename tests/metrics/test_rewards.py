@@ -12,7 +12,7 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 from captioner.metrics import meteor
 from captioner.metrics.meteor.resources import Table, is_installed, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward
-from captioner.text import SPECIAL, Vocabulary
+from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 OWN = ("a", "the", "man", "men", "dog", "big", "large", "runs", "running", "run", "grass", "frisbee", "throws")
 VOCABULARY = Vocabulary((*SPECIAL, *OWN))

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from captioner import images
+from captioner.images import reading as images
 from captioner.model.decoder import Decoder, Reading
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
-from captioner.text import SPECIAL, Vocabulary
+from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 torch.set_num_threads(1)  # for tensors this small more threads only wait for each other
 

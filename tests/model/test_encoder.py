@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from captioner.errors import CaptionerError
+from captioner.export.onnx_graphs import export_trunk
 from captioner.model.encoder import ENCODERS, Encoder
-from captioner.model.export import export_trunk
 from captioner.model.settings import EncoderSettings
-from captioner.model.vision import torchvision
+from captioner.workarounds.torchvision_import import torchvision
 from tests.model.making import lively, make_encoder, noise_pixels, photographs
 
 # D of the last layer at stride 32 and at stride 16, from the networks' papers and published code.

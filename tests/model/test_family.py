@@ -15,16 +15,17 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from captioner import bundle, overlay
-from captioner.manifest import EncoderRecord, Manifest
-from captioner.model import objective
-from captioner.model.backend import load_backend
-from captioner.model.export import WEIGHTS, export_graphs
+from captioner import overlay
+from captioner.bundle import storage as bundle
+from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.captioning import Captioner
+from captioner.export.onnx_graphs import WEIGHTS, export_graphs
+from captioner.inference.onnx_backend import OnnxBackend
+from captioner.inference.search import SearchOptions, search
+from captioner.inference.torch_backend import load_backend
+from captioner.model import loss as objective
 from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
-from captioner.pipeline import Captioner
-from captioner.runtime import OnnxBackend
-from captioner.search import SearchOptions, search
 from tests.model.making import EXAMPLES, SHALLOW, VOCABULARY, lively, make_captions, noise_pixels
 
 CHOICES: dict[str, tuple[Any, ...]] = {

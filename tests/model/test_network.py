@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from captioner.errors import CaptionerError
+from captioner.model.loss import loss
 from captioner.model.network import Network, load_weights
-from captioner.model.objective import loss
 from tests.model.making import make_captions, make_network, noise_pixels
 
 TAILED = {"size": 64, "annotations": ("stage4",), "tail": "stage4"}

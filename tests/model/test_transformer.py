@@ -10,11 +10,11 @@ from torch import nn
 
 from captioner.errors import CaptionerError
 from captioner.model.decoder import spread
-from captioner.model.mechanisms.blocks import waves
+from captioner.model.self_attention import waves
 from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
+from tests.model.attention.test_parts import copy_attention, shaken
 from tests.model.making import make_annotations, make_captions, of_row
-from tests.model.test_mechanisms import copy_attention, shaken
 
 SIZE = 8
 

@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from torch import nn
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.model import lite
+from captioner.model import efficientnet_lite as lite
 from captioner.model.encoder import ENCODERS, Encoder
 from captioner.model.settings import EncoderSettings
-from captioner.model.vision import torchvision
+from captioner.workarounds.torchvision_import import torchvision
 from tests.model.making import lively, make_encoder, package_file
 
 LITE = "efficientnet_lite0"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.caption import Caption, Word
-from captioner.images import Frame, Picture
+from captioner.images.reading import Frame, Picture
 
 
 def one_cell(row: int, col: int, rows: int, cols: int) -> NDArray[np.float32]:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.by import By
 
-from captioner.overlay.export import Folder
 from captioner.overlay.gallery import Card, index
+from captioner.overlay.outputs import Folder
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
 from tests.overlay.making import caption
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
-from captioner.images import Frame, load
+from captioner.images.reading import Frame, load
 from captioner.overlay import geometry, words
 from captioner.overlay.heat import Style
 from tests.overlay.making import blob, flat, one_cell

@@ -57,7 +57,7 @@ def run(function: Callable[..., None], *args: Any, bomb: Bomb | None = None, log
 def start(function: Callable[..., None], *args: Any, bomb: Bomb | None = None, log: Path | None = None) -> Any:
     """Start a function in a child and return at once."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["captioner.train.loop", "torch.utils.tensorboard", "tests.train.children"])
+    context.set_forkserver_preload(["captioner.train.trainer", "torch.utils.tensorboard", "tests.train.children"])
     # The server takes its path and its number of threads from the environment.
     os.environ.setdefault("PYTHONPATH", str(ROOT))
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -87,12 +87,12 @@ def _inside(function: Callable[..., None], args: tuple[Any, ...], bomb: Bomb | N
 
 
 def train(config: Path, folder: Path, resume: bool = False) -> None:
-    from captioner.train.run import start as begin
+    from captioner.train.start import start as begin
 
     begin(None if resume else config, folder=folder, resume=folder if resume else None, device="cpu")
 
 
 def encode(config: Path) -> None:
-    from captioner.train.run import encode as begin
+    from captioner.train.start import encode as begin
 
     begin(config, device="cpu")

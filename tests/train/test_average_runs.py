@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 
+from captioner.export.run_bundle import export_run
 from captioner.train import checkpoint
-from captioner.train.export import export_run
-from captioner.train.keeper import load_best, load_last
-from captioner.train.run import start
+from captioner.train.run_folder import load_best, load_last
+from captioner.train.start import start
 from tests.train import making
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "average_runs"

@@ -11,7 +11,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from captioner.cli import main
-from captioner.train.run import start
+from captioner.train.start import start
 from tests.train import making
 
 ROOT = Path(__file__).parents[2]

@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypat
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("captioner.files.os.fsync", full)
+    monkeypatch.setattr("captioner.files.atomic.os.fsync", full)
     with pytest.raises(CaptionerError, match=f"No space left on device.*the last good one is {file}"):
         checkpoint.write(file, {"a": torch.zeros(2)}, {"step": 2})
     assert checkpoint.read(file)[1] == {"step": 1}

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from captioner.data.sets import CaptionSet, Item
+from captioner.data.caption_set import CaptionSet, Item
 from captioner.errors import CaptionerError
-from captioner.text import Vocabulary
+from captioner.text.vocabulary import Vocabulary
 from captioner.train.corpus import Corpus, StepPlan, plan, tensors
 
 WORDS = ["one", "two", "three", "four"]

@@ -16,7 +16,7 @@ import torch
 
 from captioner.train import checkpoint
 from captioner.train.distributed import Team, join
-from captioner.train.run import start
+from captioner.train.start import start
 from tests.train import children, making
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +75,8 @@ LEARN_AND_TELL = """
 import os
 import sys
 from pathlib import Path
-from captioner.train.loop import Loop
-from captioner.train.run import start
+from captioner.train.trainer import Loop
+from captioner.train.start import start
 
 told = Path(sys.argv[2]) / ("rank" + os.environ["RANK"])
 real = Loop.go
@@ -183,7 +183,7 @@ def test_alone_nothing_needs_a_process_group() -> None:
 
 def validate_apart(team: Team, data: Path, alone: Path) -> None:
     """The shared validation of some weights against one process's, caption by caption."""
-    from captioner.model.backend import TorchBackend
+    from captioner.inference.torch_backend import TorchBackend
     from captioner.train.setup import prepare
     from captioner.train.validation import validate
 

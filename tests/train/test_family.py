@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from captioner.errors import UsageError
-from captioner.train.export import check_parity, export_run
-from captioner.train.run import start
+from captioner.export.run_bundle import check_parity, export_run
+from captioner.train.start import start
 from tests.train import making
 
 TRANSFORMER = {

@@ -15,8 +15,8 @@ import pytest
 import torch
 from PIL import Image
 
-from captioner import images
 from captioner.errors import CaptionerError
+from captioner.images import reading as images
 from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.train import features
@@ -264,7 +264,7 @@ def check_nothing_false(folder: Path, paths: list[Path], reference: Features) ->
 
 @posix
 @pytest.mark.parametrize(
-    "target", ["captioner.files:os.fsync", "pathlib:Path.replace", "captioner.train.features:np.save"]
+    "target", ["captioner.files.atomic:os.fsync", "pathlib:Path.replace", "captioner.train.features:np.save"]
 )
 def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp_path: Path) -> None:
     """SIGKILL before and after each sync, rename and save in turn, with the cache resumed each time."""

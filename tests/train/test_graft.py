@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from captioner import images
 from captioner.errors import CaptionerError, UsageError
+from captioner.images import reading as images
 from captioner.model.network import Network
 from captioner.train.config import parse
 from captioner.train.graft import graft
-from captioner.train.keeper import load_best
-from captioner.train.run import start
-from captioner.train.sources import read_split
+from captioner.train.grids import read_split
+from captioner.train.run_folder import load_best
+from captioner.train.start import start
 from tests.train import making
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "graft_encoder"

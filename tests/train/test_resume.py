@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSI
 # In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
 # between checkpoints, with the validation written down but not saved, and right after that was saved.
 DEATHS = [
-    Bomb("captioner.train.loop:Loop._step", 2),
-    Bomb("captioner.files:os.fsync", 2, after=False),
+    Bomb("captioner.train.trainer:Loop._step", 2),
+    Bomb("captioner.files.atomic:os.fsync", 2, after=False),
     Bomb("captioner.train.checkpoint:write", 1),
-    Bomb("captioner.train.loop:Loop._step", 3),
-    Bomb("captioner.train.journal:Journal.metrics", 2),
-    Bomb("captioner.train.loop:Loop._validate", 1),
-    Bomb("captioner.train.loop:Loop._save", 1),
+    Bomb("captioner.train.trainer:Loop._step", 3),
+    Bomb("captioner.train.logger:Journal.metrics", 2),
+    Bomb("captioner.train.trainer:Loop._validate", 1),
+    Bomb("captioner.train.trainer:Loop._save", 1),
 ]
 KINDS: dict[str, dict[str, Any]] = {
     "soft": {"training__accumulate": 2, "training__schedule": {"name": "plateau", "warmup": 2, "patience": 0}},
@@ -74,7 +74,7 @@ def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
     config = making.write(tmp_path / "config.yaml", shapes)
     assert children.run(children.train, config, tmp_path / "run") == 0
     first = tmp_path / "first"
-    assert children.run(children.train, config, first, bomb=Bomb("captioner.train.loop:Loop._step", 1)) != 0
+    assert children.run(children.train, config, first, bomb=Bomb("captioner.train.trainer:Loop._step", 1)) != 0
     began, _ = checkpoint.read(first / "last.safetensors")
     ended, state = checkpoint.read(tmp_path / "run" / "last.safetensors")
     assert state["step"] == 8
@@ -148,7 +148,7 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
     """From the sixth step on, no file may grow as large as a checkpoint is."""
     import resource
 
-    from captioner.train.loop import Loop
+    from captioner.train.trainer import Loop
 
     real = Loop._step
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes fail with an error, as on a full disk
@@ -164,7 +164,7 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
 
 
 def test_a_run_that_stopped_early_stays_stopped_until_it_is_told_otherwise(shapes: Path, tmp_path: Path) -> None:
-    from captioner.train.run import start
+    from captioner.train.start import start
 
     rate = {"learning_rate": 1e-12}  # the captions never change, so the score never rises
     config = making.write(
@@ -194,7 +194,7 @@ def wait_for(condition: Any, child: Any, seconds: float = 120) -> None:
 
 def test_a_resumed_runs_config_holds_what_was_changed(shapes: Path, tmp_path: Path) -> None:
     from captioner.train.config import load
-    from captioner.train.run import start
+    from captioner.train.start import start
 
     run = tmp_path / "run"
     start(making.write(tmp_path / "config.yaml", shapes, training__epochs=1), folder=run)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from captioner import bundle
+from captioner.bundle import storage as bundle
 from captioner.errors import CaptionerError, UsageError
-from captioner.text import Vocabulary
+from captioner.export.run_bundle import check_parity, export_run
+from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train.distributed import Team
-from captioner.train.export import check_parity, export_run
-from captioner.train.run import encode, start
 from captioner.train.setup import prepare
+from captioner.train.start import encode, start
 from tests.train import making
 
 ALONE = Team(0, 1, torch.device("cpu"))
@@ -59,7 +59,7 @@ def test_an_exported_run_gives_the_torch_models_captions_and_maps(exported: bund
 
 def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
     """The graphs are made of other weights than those beside them: parity must notice."""
-    from captioner.train import export
+    from captioner.export import run_bundle as export
 
     real = export.export_graphs
 

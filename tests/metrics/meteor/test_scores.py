@@ -13,7 +13,7 @@ import pytest
 
 from captioner.metrics.meteor import meteor_scores, meteor_statistics
 from captioner.metrics.meteor.resources import Files, is_installed
-from captioner.tokens import tokenize
+from captioner.text.tokenizer import tokenize
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="pycocoevalcap's METEOR files are not installed")
 

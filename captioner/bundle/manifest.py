@@ -1,0 +1,203 @@
+"""Manifest: what a bundle says of itself, read with strict checks. Plain records, no files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from captioner.errors import CaptionerError
+from captioner.options import Look
+
+FORMAT = 1  # raised when an older reader would misread a bundle
+
+_FILE = re.compile(r"(?:\.\./([A-Za-z0-9][\w.-]*)/)?[A-Za-z0-9][\w.-]*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """What a file must be to be used."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class EncoderRecord:
+    """The encoder: what it wants and what it gives."""
+
+    name: str
+    image_size: int  # side of the square of pixels
+    rows: int
+    cols: int
+    annotation_size: int
+    mean: tuple[float, float, float]  # the graph's own normalisation, (pixel - mean) / std on 0..255
+    std: tuple[float, float, float]
+    file: str = "encoder.onnx"  # or "../OTHER/encoder.onnx": that of the bundle OTHER beside this one
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the model is searched where nothing else is asked for."""
+
+    beam: int = 3
+    length_power: float = 1.0
+    max_length: int = 20
+    look: Look = "expected"
+    repeat_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a model is. `settings` is what captioner.model builds it from; the run half doesn't read it."""
+
+    name: str
+    attention: Literal["soft", "hard"]
+    encoder: EncoderRecord
+    training_data: str
+    licence: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    scored_on: str = ""
+    decoding: Decoding = Decoding()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    created_by: str = ""
+    format: int = FORMAT
+    files: Mapping[str, FileRecord] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        return {"format": values.pop("format"), **values}
+
+    @classmethod
+    def from_json(cls, values: Any, where: str = "manifest") -> Manifest:
+        """Check everything; `where` names the file in errors."""
+        read = _Reader(where)
+        if not isinstance(values, dict) or "format" not in values:
+            raise CaptionerError(f"{where}: not a captioner manifest (it has no format version)")
+        version = read.take(values, "format", int)
+        if version > FORMAT:
+            raise CaptionerError(
+                f"{where}: format {version} is newer than this captioner reads ({FORMAT}); upgrade captioner"
+            )
+        if version < 1:
+            raise CaptionerError(f"{where}: there is no format {version}")
+        read.only(values, cls)
+        files = read.take(values, "files", dict)
+        encoder = read.take(values, "encoder", dict)
+        decoding = read.take(values, "decoding", dict)
+        for name in files:
+            read.check(bool(_FILE.fullmatch(name)), f"{name!r} is not the name of a file in a bundle")
+        manifest = cls(
+            format=version,
+            name=read.match(values, "name", _NAME),
+            attention=read.choice(values, "attention", ("soft", "hard")),
+            encoder=read.encoder(encoder),
+            training_data=read.take(values, "training_data", str),
+            licence=read.take(values, "licence", str),
+            scores=read.numbers(values, "scores"),
+            scored_on=read.take(values, "scored_on", str),
+            decoding=read.decoding(decoding),
+            settings=read.take(values, "settings", dict),
+            created_by=read.take(values, "created_by", str),
+            files={name: read.file(record) for name, record in files.items()},
+        )
+        # An encoder that is another bundle's comes with that bundle's weights, into which its graph points.
+        home = sibling(manifest.encoder.file)
+        shared = {manifest.encoder.file, f"../{home}/model.safetensors"}
+        outside = {name for name in manifest.files if sibling(name) is not None}
+        read.check(
+            not outside - shared, f"only the encoder may be another bundle's, not {', '.join(sorted(outside - shared))}"
+        )
+        return manifest
+
+
+def sibling(name: str) -> str | None:
+    """The bundle beside this one that a file is in; None for a file of its own."""
+    matched = _FILE.fullmatch(name)
+    return matched[1] if matched else None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    where: str
+
+    def check(self, met: bool, sentence: str) -> None:
+        if not met:
+            raise CaptionerError(f"{self.where}: {sentence}")
+
+    def only(self, values: Any, record: type[Any]) -> None:
+        self.check(isinstance(values, dict), f"{record.__name__} is not an object")
+        known = {field.name for field in fields(record)}
+        extra, missing = sorted(set(values) - known), sorted(known - set(values))
+        self.check(not extra, f"unknown entry {', '.join(extra)}")
+        self.check(not missing, f"{', '.join(missing)} is missing")
+
+    def take(self, values: dict[str, Any], key: str, kind: type[T]) -> T:
+        value = values.get(key)
+        allowed = (int, float) if kind is float else (kind,)
+        right = isinstance(value, allowed) and not (kind in (int, float) and isinstance(value, bool))
+        self.check(right, f"{key} must be {kind.__name__}, not {value!r}"[:300])
+        return cast(T, float(value) if kind is float else value)  # type: ignore[arg-type]
+
+    def match(self, values: dict[str, Any], key: str, pattern: re.Pattern[str]) -> str:
+        value = self.take(values, key, str)
+        self.check(bool(pattern.fullmatch(value)), f"{key} {value!r} is not of the form {pattern.pattern}")
+        return value
+
+    def choice(self, values: dict[str, Any], key: str, choices: tuple[str, ...]) -> Any:
+        value = self.take(values, key, str)
+        self.check(value in choices, f"{key} must be one of {', '.join(choices)}, not {value!r}")
+        return value
+
+    def count(self, values: dict[str, Any], key: str, most: int) -> int:
+        value = self.take(values, key, int)
+        self.check(1 <= value <= most, f"{key} {value} is not in 1..{most}")
+        return value
+
+    def numbers(self, values: dict[str, Any], key: str) -> dict[str, float]:
+        table = self.take(values, key, dict)
+        return {str(name): self.take(table, name, float) for name in table}
+
+    def triple(self, values: dict[str, Any], key: str) -> tuple[float, float, float]:
+        value = values.get(key)
+        self.check(isinstance(value, (list, tuple)) and len(value) == 3, f"{key} must be three numbers")
+        table = dict(zip("rgb", cast("list[float]", value), strict=True))
+        return tuple(self.take(table, channel, float) for channel in "rgb")  # type: ignore[return-value]
+
+    def file(self, record: Any) -> FileRecord:
+        self.only(record, FileRecord)
+        size = self.take(record, "size", int)
+        self.check(size >= 0, f"size {size} is negative")
+        return FileRecord(size, self.match(record, "sha256", _SHA256))
+
+    def encoder(self, values: dict[str, Any]) -> EncoderRecord:
+        self.only(values, EncoderRecord)
+        return EncoderRecord(
+            name=self.take(values, "name", str),
+            image_size=self.count(values, "image_size", 4096),
+            rows=self.count(values, "rows", 256),
+            cols=self.count(values, "cols", 256),
+            annotation_size=self.count(values, "annotation_size", 65536),
+            mean=self.triple(values, "mean"),
+            std=self.triple(values, "std"),
+            file=self.match(values, "file", _FILE),
+        )
+
+    def decoding(self, values: dict[str, Any]) -> Decoding:
+        self.only(values, Decoding)
+        power = self.take(values, "length_power", float)
+        self.check(0 <= power <= 10, f"length_power {power} is not in 0..10")
+        penalty = self.take(values, "repeat_penalty", float)
+        self.check(0 <= penalty <= 100, f"repeat_penalty {penalty} is not in 0..100")
+        return Decoding(
+            beam=self.count(values, "beam", 1000),
+            length_power=power,
+            max_length=self.count(values, "max_length", 1000),
+            look=self.choice(values, "look", get_args(Look)),
+            repeat_penalty=penalty,
+        )

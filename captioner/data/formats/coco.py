@@ -1,0 +1,79 @@
+"""COCO's captions format, read through pycocotools."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from captioner.data.caption_set import CaptionSet, Item, split_name, split_of_file
+from captioner.data.formats.image_paths import places_for
+from captioner.data.formats.text_files import read_json
+from captioner.errors import CaptionerError
+
+
+def load_coco(path: Path, content: Any = None) -> Any:
+    """A pycocotools COCO object, built without its prints and with errors that name the file."""
+    from pycocotools.coco import COCO
+
+    dataset = read_json(path) if content is None else content
+    if not isinstance(dataset, dict) or not isinstance(dataset.get("images"), list):
+        raise CaptionerError(f"{path}: not a COCO file: it has no list of `images`")
+    if not isinstance(dataset.get("annotations"), list):
+        raise CaptionerError(f"{path}: not a COCO file: it has no list of `annotations`")
+    for kind, needed in (("images", ("id", "file_name")), ("annotations", ("image_id",))):
+        for position, record in enumerate(dataset[kind]):
+            if not isinstance(record, dict) or any(key not in record for key in needed):
+                raise CaptionerError(
+                    f"{path}: {kind}[{position}] lacks {' or '.join(map(repr, needed))}: {str(record)[:80]}"
+                )
+            if kind == "annotations" and "id" not in record:
+                record["id"] = position + 1  # pycocotools indexes by it; captions need none
+    coco = COCO()
+    coco.dataset = dataset
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco.createIndex()
+    return coco
+
+
+def read_coco(
+    path: Path,
+    images: Path | None = None,
+    *,
+    split: str | None = None,
+    name: str | None = None,
+    images_setting: str | None = None,
+    content: Any = None,
+) -> CaptionSet:
+    """One captions file; its split is told by the file's name, else it is `split`, else train."""
+    coco = load_coco(path, content)
+    listed = coco.dataset["images"]
+    # The name goes first: asked for val, a file of training captions must not be taken for it.
+    split = split_of_file(path) or split_name(split or "train")
+    places = places_for(path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting)
+    items, seen = [], set()
+    for record in listed:
+        identity = record["id"]
+        if not isinstance(identity, (int, str)) or identity in seen:
+            raise CaptionerError(f"{path}: the image id {identity!r} is listed twice, or is not a number or name")
+        seen.add(identity)
+        captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(identity, ()))
+        items.append(Item(identity, places.find(str(record["file_name"])), captions, split))
+    stray = [annotation["image_id"] for annotation in coco.dataset["annotations"] if annotation["image_id"] not in seen]
+    notes: tuple[str, ...] = ()
+    if stray:
+        notes = (
+            f"{path}: {len(stray):,} captions left out: they name images that the file does not list "
+            f"(first: id {stray[0]})",
+        )
+    return CaptionSet(name or path.stem, tuple(items), () if items else (split,), notes)
+
+
+def _caption(annotation: Any, path: Path) -> str:
+    caption = annotation.get("caption")
+    if not isinstance(caption, str):
+        what = "no `caption`" if caption is None else f"a caption that is not text: {caption!r:.60}"
+        hint = "; is this an instances file?" if "bbox" in annotation else ""
+        raise CaptionerError(f"{path}: the annotation {annotation['id']} has {what}{hint}")
+    return caption

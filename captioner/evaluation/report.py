@@ -1,0 +1,159 @@
+"""The report: one page that needs no network, with scores, histograms, and the best and worst captions drawn."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+from importlib import resources
+
+from captioner import overlay
+from captioner.caption import Caption
+from captioner.errors import CaptionerError
+from captioner.evaluation import charts
+from captioner.overlay.page import digest
+
+QUALITY = 84  # of the drawn sheets, as JPEG
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure as it is printed; `bar` is its value and interval where it is drawn too."""
+
+    name: str
+    value: str
+    interval: str = ""
+    remark: str = ""
+    bar: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A caption with its picture, the references it was scored against, and its score."""
+
+    caption: Caption
+    references: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Report:
+    title: str
+    about: str
+    sections: tuple[Section, ...]
+    histograms: tuple[str, ...]  # of `captioner.evaluation.charts`
+    best: tuple[Example, ...]
+    worst: tuple[Example, ...]
+    ranked_by: str  # the score that best and worst go by
+    alarms: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def page(report: Report) -> str:
+    """The whole document."""
+    looks = _part("report.css")
+    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{digest(looks)}'"
+    warnings = [f'<p class="alarm"><strong>Alarm:</strong> {escape(alarm)}</p>' for alarm in report.alarms]
+    warnings += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="captioner">
+<title>{escape(report.title)}</title>
+<link rel="icon" href="data:,">
+<style>{looks}</style>
+</head>
+<body>
+<main>
+<h1>{escape(report.title)}</h1>
+<p class="about">{escape(report.about)}</p>
+{"".join(warnings)}
+<div class="cards">
+{"".join(_section(section) for section in report.sections[:1])}
+{"".join(f'<div class="card">{chart}</div>' for chart in report.histograms)}
+{"".join(_section(section) for section in report.sections[1:])}
+</div>
+{_examples("Worst captions", report.worst, report.ranked_by)}
+{_examples("Best captions", report.best, report.ranked_by)}
+<footer>
+<p>Every image was captioned once, free-running, and scored against its raw references. Intervals are 95 %,
+by bootstrap over images. Figures that were not measured are named as such.</p>
+</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def _section(section: Section) -> str:
+    drawn = any(row.bar for row in section.rows)
+    rows = "".join(_row(row, drawn) for row in section.rows)
+    note = f'<p class="faint">{escape(section.note)}</p>' if section.note else ""
+    return (
+        f'<section class="card{" drawn" if drawn else ""}"><h3>{escape(section.title)}</h3>{note}'
+        f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></section>\n'
+    )
+
+
+def _row(row: Row, drawn: bool) -> str:
+    name = f'<th scope="row">{escape(row.name)}</th>'
+    if not row.value:
+        return f'<tr>{name}<td class="remark" colspan="{4 if drawn else 3}">{escape(row.remark)}</td></tr>'
+    cells = f'<td class="number">{escape(row.value)}</td><td class="interval">{escape(row.interval)}</td>'
+    remark = row.remark
+    if drawn:
+        top = 100.0 if row.bar is None else charts.end_of_scale(row.bar[2])
+        cells += f'<td class="chart">{charts.whisker(*row.bar, top) if row.bar else ""}</td>'
+        remark = remark or f"of {top:g}"
+    return f'<tr>{name}{cells}<td class="remark">{escape(remark)}</td></tr>'
+
+
+def _examples(title: str, examples: Sequence[Example], ranked_by: str) -> str:
+    if not examples:
+        return ""
+    cards = "\n".join(_example(example, ranked_by) for example in examples)
+    return f'<h2>{escape(title)}</h2><p class="faint">by {escape(ranked_by)}</p><div class="examples">{cards}</div>'
+
+
+def _example(example: Example, ranked_by: str) -> str:
+    caption = example.caption
+    name = caption.picture.name if caption.picture else ""
+    references = "".join(f"<li>{escape(text)}</li>" for text in example.references)
+    return (
+        f'<article class="example"><p class="said">{escape(caption.text or "(no words)")}</p>'
+        f'<p class="score">{escape(ranked_by)} {example.score:.1f} · {escape(name)}</p>'
+        f"<ul>{references}</ul>{_drawn(caption)}</article>"
+    )
+
+
+def _drawn(caption: Caption) -> str:
+    try:
+        image = overlay.sheet(caption)
+    except CaptionerError as error:  # the picture may have gone meanwhile; the rest of the page is still worth having
+        return f'<p class="faint">{escape(str(error))}</p>'
+    data = io.BytesIO()
+    image.convert("RGB").save(data, "JPEG", quality=QUALITY, optimize=True)
+    encoded = base64.b64encode(data.getvalue()).decode("ascii")
+    return (
+        f'<img src="data:image/jpeg;base64,{encoded}" width="{image.width}" height="{image.height}" '
+        f'loading="lazy" alt="where the model looked for each word of: {escape(caption.text)}">'
+    )
+
+
+@lru_cache(maxsize=2)
+def _part(name: str) -> str:
+    return resources.files("captioner.evaluation").joinpath(name).read_text(encoding="utf-8").strip()

@@ -1,0 +1,66 @@
+"""The model under evaluation: a bundle through onnxruntime or torch, or a training run's best weights through torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from captioner.bundle import storage as bundles
+from captioner.captioning import BackendName, Captioner
+from captioner.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loaded model, and how it is named in the report."""
+
+    name: str
+    kind: Literal["bundle", "run"]
+    attention: str  # soft or hard
+    captioner: Captioner
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is a training run; a bundle has a manifest instead of a config."""
+    return (path / "config.yaml").is_file() and not (path / bundles.MANIFEST).is_file()
+
+
+def load(
+    model: str | Path,
+    *,
+    backend: BackendName = "auto",
+    device: str | None = None,
+    threads: int | None = None,
+) -> Subject:
+    """A bundle by name or folder, or a run folder."""
+    path = Path(model).expanduser()
+    if is_run(path):
+        if backend in ("onnx", "int8"):
+            raise UsageError(
+                f"{path} is a training run, which torch runs; for onnxruntime, export it to a bundle first"
+            )
+        return _load_run(path, device, threads)
+    captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
+    assert captioner.manifest is not None
+    return Subject(captioner.manifest.name, "bundle", captioner.manifest.attention, captioner)
+
+
+def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
+    try:
+        import torch
+
+        from captioner.inference.torch_backend import TorchBackend
+        from captioner.model.device import usable
+        from captioner.train.run_folder import load_best
+        from captioner.train.validation import options
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
+        ) from None
+    chosen, best = usable(device), load_best(folder)
+    if threads:
+        torch.set_num_threads(threads)
+    defaults = options(best.config.training.validation)
+    captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
+    return Subject(best.config.name, "run", "hard" if best.network.decoder.hard else "soft", captioner)

@@ -1,0 +1,237 @@
+"""Beam search over (B, K): B images, K hypotheses each; with beam 1, greedy search.
+
+An end token competes for the places of the beam like any word. A hypothesis that ends keeps its place and the
+live ones share the rest, so the beam narrows as sentences end. An image's search is over when nothing is
+live, or when the best live hypothesis could not outrank the n-th best finished one even if all its further
+words were certain: log-probabilities only fall, so its score stays under sum / (longest length) ** power.
+
+With words that must occur, every number of met constraints has a beam of its own: a hypothesis that has said
+a rare wanted word is compared only with others that have said as much, and is not lost to fluent ones that
+have said none. Places are not given up there: what ends early has often met its constraints by force.
+
+Diverse search cuts the beam into groups that choose one after the other, each paying for the words that those
+before it have just taken (Vijayakumar et al. 2016, with Hamming diversity); the ranking doesn't have this in it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.errors import CaptionerError
+from captioner.inference.backend import Annotations, Backend, Step
+from captioner.inference.search.constraints import Constraints
+from captioner.inference.search.trail import Leaf, Trail
+from captioner.options import Hypothesis, SearchOptions
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+CROWD = 0.75  # images that are over leave the batch once no more than this part of it is live
+NONE = -np.inf  # the score of an empty slot
+
+
+def beam_search(
+    backend: Backend, annotations: Annotations, options: SearchOptions, constraints: Constraints
+) -> list[list[Hypothesis]]:
+    """The n best captions of each image."""
+    images = len(annotations.values)
+    beam = _Beam(images, options, constraints)
+    state = backend.begin(annotations, options.look, options.seed)
+    words = np.full((images, 1), backend.vocabulary.start, np.int64)
+    for time in range(options.max_length + 1):
+        step = backend.step(state, words)
+        state = step.state
+        parents, words = beam.advance(step, time)
+        rows = beam.leave()
+        if not len(beam.images):
+            break
+        if rows is not None:
+            state, parents, words = backend.keep(state, rows), parents[rows], words[rows]
+        state = backend.select(state, parents)
+    return beam.results()
+
+
+class _Beam:
+    """The hypotheses of all images whose search is not over."""
+
+    def __init__(self, images: int, options: SearchOptions, constraints: Constraints) -> None:
+        self.options, self.constraints = options, constraints
+        self.trail = Trail(images, options.length_power)
+        self.finished: list[list[Leaf]] = [[] for _ in range(images)]  # best first
+        self.cut: list[list[Leaf]] = [[] for _ in range(images)]
+        self.images: Numbers = np.arange(images)  # (B,): which image each row is
+        self.group: Numbers = np.zeros(1, np.int64)  # (K,): the group of each slot
+        self.sums = np.zeros((images, 1))  # (B, K): log-probability less penalties so far, NONE: an empty slot
+        self.said = np.zeros((images, 1, 0), np.int64)  # (B, K, t)
+        self.met = np.zeros((images, 1, len(constraints.required)), np.bool_)  # (B, K, C)
+        self.places = np.full((images, options.groups), options.beam // options.groups)  # (B, groups)
+
+    def advance(self, step: Step, time: int) -> tuple[Numbers, Numbers]:
+        """Choose the next hypotheses of every image: their parents and their words, (B, K')."""
+        scores = step.log_probabilities
+        if not scores.flags.writeable:
+            scores = scores.copy()
+        self.constraints.mask(scores, self.said, self.met)
+        parents, words, group, taken = self._choose(scores, time)
+        rows = np.arange(len(self.images))[:, None]
+        gained = scores[rows, parents, words]
+        totals = np.where(taken, self.sums[rows, parents] + gained, NONE)
+
+        ended = (totals > NONE) & (words == self.constraints.end)
+        for row, slot in np.argwhere(ended):
+            self._finish(int(row), int(parents[row, slot]), time, float(gained[row, slot]))
+        if not len(self.constraints.required):
+            for g in range(self.options.groups):
+                self.places[:, g] -= ended[:, group == g].sum(axis=1)
+        totals[ended] = NONE
+        over = (totals == NONE).all(axis=1) | (time == self.options.max_length)
+        for row in np.flatnonzero(over & (self.sums > NONE).any(axis=1)):
+            self._cut(int(row), time, parents[row, ended[row]].tolist())
+        totals[over | self._decided(totals)] = NONE
+
+        order, self.group = _live_first(totals > NONE, group)
+        parents, words = parents[rows, order], words[rows, order]
+        said = self.said[rows, parents]
+        self.trail.add(self.images, step, parents, words, gained[rows, order] + self.constraints.lost(said, words))
+        self.sums = totals[rows, order]
+        self.said = np.concatenate([said, words[:, :, None]], axis=2)
+        self.met = self.constraints.meet(self.met[rows, parents], words)
+        return parents, words
+
+    def leave(self) -> Numbers | None:
+        """Let the images go whose search is over; the rows that stay, or None where all may."""
+        live: Flags = np.any(self.sums > NONE, axis=1)
+        if live.sum() > CROWD * len(live):
+            return None
+        rows = np.flatnonzero(live)
+        self.images, self.sums, self.said = self.images[rows], self.sums[rows], self.said[rows]
+        self.met, self.places = self.met[rows], self.places[rows]
+        return rows
+
+    def results(self) -> list[list[Hypothesis]]:
+        """Finished sentences, best first; those that the length limit cut only where there are too few."""
+        leaves = [whole + cut for whole, cut in zip(self.finished, self.cut, strict=True)]
+        return [[self.trail.hypothesis(leaf) for leaf in some[: self.options.n_best]] for some in leaves]
+
+    def _choose(self, scores: Floats, time: int) -> tuple[Numbers, Numbers, Numbers, Flags]:
+        """Parents and words (B, K'), the groups of the new slots (K',), and which slots are really taken."""
+        options = self.options
+        width = options.beam // options.groups
+        parents: list[Numbers] = []
+        words: list[Numbers] = []
+        taken: list[Flags] = []
+        groups: list[Numbers] = []
+        for g in range(options.groups):
+            # Before the first word there is one hypothesis, from which every group sets out.
+            slots = np.flatnonzero(self.group == g) if time else np.zeros(1, np.int64)
+            if not len(slots):
+                continue
+            plane = scores if options.groups == 1 else scores[:, slots]  # (B, n, V)
+            for others, there in zip(words, taken, strict=True):  # of the groups before
+                for slot in range(others.shape[1]):
+                    loss = options.diversity * there[:, slot, None]
+                    plane[np.arange(len(plane)), :, others[:, slot]] -= loss.astype(np.float32)
+            here = [_best(lane, self.sums[:, slots], width) for lane in self._lanes(plane, slots, time)]
+            if here:
+                ranks = np.concatenate([np.arange(values.shape[1]) for *_, values in here])
+                values = np.concatenate([values for *_, values in here], axis=1)
+                parents.append(slots[np.concatenate([parent for parent, *_ in here], axis=1)])
+                words.append(np.concatenate([word for _, word, _ in here], axis=1))
+                taken.append((values > NONE) & (ranks < self.places[:, g, None]))
+                groups.append(np.full(len(ranks), g))
+        return (
+            np.concatenate(parents, axis=1),
+            np.concatenate(words, axis=1),
+            np.concatenate(groups),
+            np.concatenate(taken, axis=1),
+        )
+
+    def _lanes(self, plane: Floats, slots: Numbers, time: int) -> list[Floats]:
+        """The scores by how many constraints are met with the word said, as long as the rest can be."""
+        count = len(self.constraints.required)
+        if not count:
+            return [plane]
+        wanted = self.constraints.wanted
+        before = self.met[:, slots].sum(axis=2)[:, :, None]  # (B, n, 1)
+        after = before + self.constraints.gain(self.met[:, slots])  # (B, n, m)
+        lanes = []
+        for met in range(count + 1):
+            if met == count or self.constraints.words_needed(met) < self.options.max_length - time:
+                lane = np.where(before == met, plane, np.float32(NONE))
+                lane[:, :, wanted] = np.where(after == met, plane[:, :, wanted], np.float32(NONE))
+                lanes.append(lane)
+        return lanes
+
+    def _finish(self, row: int, slot: int, time: int, end: float) -> None:
+        leaf = self.trail.leaf(int(self.images[row]), slot, time, float(self.sums[row, slot]), end)
+        leaves = self.finished[leaf.image]
+        if self.options.groups > 1:  # two groups may come to the same sentence
+            words = self.trail.words(leaf)
+            if any(self.trail.words(other) == words for other in leaves):
+                return
+        insort(leaves, leaf, key=lambda leaf: -leaf.score)
+
+    def _cut(self, row: int, time: int, ended: list[int]) -> None:
+        """Keep what was live before this step as sentences without an end, where all that must occur does."""
+        image = int(self.images[row])
+        for slot in np.flatnonzero((self.sums[row] > NONE) & self.met[row].all(axis=1)):
+            if slot not in ended:
+                leaf = self.trail.leaf(image, int(slot), time, float(self.sums[row, slot]), None)
+                insort(self.cut[image], leaf, key=lambda leaf: -leaf.score)
+
+    def _decided(self, totals: NDArray[np.float64]) -> Flags:
+        """(B,): the images of which no live hypothesis can still come among the n best."""
+        n = self.options.n_best
+        worst = [self.finished[image][n - 1].score if len(self.finished[image]) >= n else NONE for image in self.images]
+        bound = totals.max(axis=1, initial=NONE) / (self.options.max_length + 1) ** self.options.length_power
+        decided: Flags = bound <= np.array(worst)
+        return decided
+
+
+def _best(scores: Floats, sums: NDArray[np.float64], width: int) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
+    """The best ways to go on from n hypotheses, best first: parents, words, values (B, up to width)."""
+    images, n, size = scores.shape
+    k = min(width, size)
+    flat = scores.reshape(images * n, size)
+    index = _largest(flat, k)
+    values = flat[np.arange(images * n)[:, None], index].reshape(images, n, k) + sums[:, :, None]
+    if np.isnan(values).any():
+        raise CaptionerError("the model gave a log-probability that is not a number: its weights are damaged")
+    values = values.reshape(images, n * k)
+    order = np.argsort(-values, axis=1, kind="stable")[:, :width]
+    words = index.reshape(images, n * k)
+    return order // k, np.take_along_axis(words, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+
+def _largest(table: Floats, k: int) -> Numbers:
+    """Columns of the k largest values of each row, largest first, the first of equal ones first."""
+    rows = np.arange(len(table))
+    if k > 8:
+        some = np.sort(np.argpartition(-table, k - 1, axis=1)[:, :k], axis=1)
+        order = np.argsort(-np.take_along_axis(table, some, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(some, order, axis=1)
+    # A few passes of argmax are some 20 times quicker than a partial sort of a whole vocabulary.
+    columns = np.empty((len(table), k), np.int64)
+    values = np.empty((len(table), k), table.dtype)
+    for i in range(k):
+        columns[:, i] = table.argmax(axis=1)
+        values[:, i] = table[rows, columns[:, i]]
+        table[rows, columns[:, i]] = NONE
+    for i in reversed(range(k)):
+        table[rows, columns[:, i]] = values[:, i]
+    return columns
+
+
+def _live_first(live: Flags, group: Numbers) -> tuple[Numbers, Numbers]:
+    """An order of slots, (B, K'), of no more slots a group than its fullest image needs; their groups."""
+    order, groups = [], []
+    for g in np.unique(group):
+        slots = np.flatnonzero(group == g)
+        needed = int(live[:, slots].sum(axis=1).max(initial=0))
+        order.append(slots[np.argsort(~live[:, slots], axis=1, kind="stable")[:, :needed]])
+        groups.append(np.full(needed, g))
+    return np.concatenate(order, axis=1), np.concatenate(groups)

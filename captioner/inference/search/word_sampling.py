@@ -1,0 +1,84 @@
+"""Sampling: every image's n captions are drawn word by word from the model's distribution.
+
+The draws of a picture depend on the seed and on the picture, never on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.inference.backend import Annotations, Backend
+from captioner.inference.search.constraints import Constraints
+from captioner.inference.search.trail import Leaf, Trail
+from captioner.options import Hypothesis, SearchOptions
+
+
+def draw(
+    backend: Backend, annotations: Annotations, options: SearchOptions, constraints: Constraints
+) -> list[list[Hypothesis]]:
+    """n captions of each image, best score first; the same sentence may come twice."""
+    images, n = len(annotations.values), options.n_best
+    end = backend.vocabulary.end
+    keys = annotations.draw_keys
+    generators = [np.random.default_rng((options.seed, int(key))) for key in keys]
+    trail = Trail(images, options.length_power)
+    leaves: list[list[Leaf]] = [[] for _ in range(images)]
+
+    numbers = np.arange(images)  # which image each row is
+    live = np.ones((images, n), np.bool_)
+    sums = np.zeros((images, n))
+    said = np.zeros((images, n, 0), np.int64)
+    state = backend.select(backend.begin(annotations, options.look, options.seed), np.zeros((images, n), np.int64))
+    words = np.full((images, n), backend.vocabulary.start, np.int64)
+    same = np.arange(n)
+    for time in range(options.max_length + 1):
+        step = backend.step(state, words)
+        scores = step.log_probabilities.copy()
+        constraints.mask(scores, said, np.zeros((*words.shape, 0), np.bool_))
+        stuck = ~np.isfinite(scores).any(axis=2)  # no word may come next: the sentence is cut here
+        scores[stuck, end] = 0
+        uniform = np.stack([generators[number].random(n) for number in numbers])
+        words = _pick(scores, uniform, options)
+        gained = np.take_along_axis(step.log_probabilities, words[:, :, None], axis=2)[:, :, 0]
+        ended = live & (words == end)
+        for row, slot in np.argwhere(ended | (live & (time == options.max_length))):
+            whole = ended[row, slot] and not stuck[row, slot]
+            cost = float(gained[row, slot]) if whole else None
+            image = int(numbers[row])
+            leaves[image].append(trail.leaf(image, int(slot), time, float(sums[row, slot]), cost))
+        trail.add(numbers, step, np.broadcast_to(same, words.shape), words, gained)
+        live &= ~ended
+        sums = sums + gained
+        said = np.concatenate([said, words[:, :, None]], axis=2)
+        rows = np.flatnonzero(live.any(axis=1))
+        if not len(rows):
+            break
+        state = step.state
+        if len(rows) < len(numbers):
+            state = backend.keep(state, rows)
+            numbers, live, sums, said, words = numbers[rows], live[rows], sums[rows], said[rows], words[rows]
+    for some in leaves:
+        some.sort(key=lambda leaf: -leaf.score)
+    return [[trail.hypothesis(leaf) for leaf in some] for some in leaves]
+
+
+def _pick(scores: NDArray[Any], uniform: NDArray[np.float64], options: SearchOptions) -> NDArray[np.int64]:
+    """A word for each hypothesis (B, K), from scores (B, K, V) and numbers drawn from 0..1."""
+    scaled = scores.astype(np.float64) / options.temperature
+    scaled -= scaled.max(axis=2, keepdims=True)
+    weights = np.exp(scaled)
+    weights /= weights.sum(axis=2, keepdims=True)
+    order = np.argsort(-weights, axis=2, kind="stable")
+    ranked = np.take_along_axis(weights, order, axis=2)
+    if options.top_k:
+        ranked[:, :, options.top_k :] = 0
+    # A word stays where those before it don't hold the mass yet: the first always does.
+    sums = ranked.cumsum(axis=2)
+    ranked[sums - ranked >= options.top_p * sums[:, :, -1:]] = 0
+    sums = ranked.cumsum(axis=2)
+    rank = (sums <= uniform[:, :, None] * sums[:, :, -1:]).sum(axis=2, keepdims=True)
+    rank = np.minimum(rank, (ranked > 0).sum(axis=2, keepdims=True) - 1)
+    return np.take_along_axis(order, rank, axis=2)[:, :, 0]

@@ -1,0 +1,96 @@
+"""TorchBackend: the torch half of the interface that search is written over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from captioner.bundle.storage import WEIGHTS, Bundle
+from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
+from captioner.model.device import usable
+from captioner.model.network import Network, load_weights
+from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.options import Look
+from captioner.text.vocabulary import Vocabulary
+
+
+class TorchBackend:
+    """A network ready to decode, on any device."""
+
+    def __init__(
+        self, network: Network, vocabulary: Vocabulary, device: str | torch.device = "cpu", look: Look = "expected"
+    ) -> None:
+        self.network = network.to(device).eval()
+        self.vocabulary = vocabulary
+        self.device = torch.device(device)
+        self.look = look
+        self.image_size = network.encoder.settings.size
+        self.rows, self.cols = network.encoder.grid()
+
+    @torch.inference_mode()
+    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        # A copy: pixels from Pillow are read-only, which torch would warn about.
+        values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
+        return Annotations(values, self.rows, self.cols, checksums(pixels))
+
+    @torch.inference_mode()
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+        shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
+        hard = self.network.decoder.hard
+        return State(shared, own, (look or self.look) if hard else "expected", seed, annotations.draw_keys)
+
+    @torch.inference_mode()
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        chosen = noise = None
+        if state.look != "expected":
+            chosen = torch.ones(words.shape, dtype=torch.bool, device=self.device)
+        if state.look == "sampled":
+            drawn = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], self.rows * self.cols)
+            noise = torch.from_numpy(drawn).to(self.device)
+        logits, own, glance = self.network.decoder.step(
+            state.shared, state.own, torch.from_numpy(words).to(self.device), noise=noise, chosen=chosen
+        )
+        return Step(
+            torch.log_softmax(logits, -1).cpu().numpy(),
+            replace(state, own=own, time=state.time + 1),
+            glance.alpha.cpu().numpy(),
+            glance.gate.cpu().numpy(),
+            None if glance.place is None else glance.place.cpu().numpy(),
+        )
+
+    @torch.inference_mode()
+    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+        index = torch.from_numpy(parents).to(self.device)  # (B, K)
+        row = torch.arange(len(parents), device=self.device).unsqueeze(1)
+        return replace(state, own={name: value[row, index] for name, value in state.own.items()})
+
+    @torch.inference_mode()
+    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+        index = torch.from_numpy(images).to(self.device)
+        return replace(
+            state,
+            shared={name: value[index] for name, value in state.shared.items()},
+            own={name: value[index] for name, value in state.own.items()},
+            keys=state.keys[images],
+        )
+
+
+def load_network(bundle: Bundle) -> Network:
+    """The network of a bundle, in torch."""
+    from safetensors.torch import load_file
+
+    settings = bundle.manifest.settings
+    encoder = EncoderSettings.model_validate(settings["encoder"])
+    network = Network(encoder, ModelSettings.model_validate(settings["model"]), len(bundle.vocabulary), load=False)
+    path = bundle.path(WEIGHTS)
+    load_weights(network, load_file(path), str(path))
+    return network
+
+
+def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
+    """A bundle under torch; on a GPU where there is one and nothing else is asked."""
+    chosen = usable(device)
+    return TorchBackend(load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.look)

@@ -1,0 +1,89 @@
+"""What a run writes down beside its checkpoints. Only the leading process keeps a journal that writes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from captioner import overlay
+from captioner.caption import Caption
+from captioner.captioning import caption_of
+from captioner.data.caption_set import CaptionSet
+from captioner.files.atomic import write_atomically
+from captioner.images.reading import Picture, read
+from captioner.inference.backend import Backend
+from captioner.inference.search import Hypothesis
+
+
+class Journal:
+    """`metrics.jsonl` (the same numbers in every repetition of a run), `timing.jsonl`, TensorBoard's `board/`."""
+
+    def __init__(self, folder: Path, step: int, *, validated: bool, writes: bool) -> None:
+        """Metrics that a resumed run will write again are dropped: those of steps after `step`, and of a
+        validation after it unless `validated`.
+        """
+        self.folder, self.writes = folder, writes
+        self.board: Any = None
+        if not writes:
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.board = SummaryWriter(str(folder / "board"), purge_step=step + 1 if step else None)
+        metrics = folder / "metrics.jsonl"
+        if metrics.exists():
+            kept = [line for line in metrics.read_text().splitlines() if _is_before(line, step, validated)]
+            write_atomically(metrics, "".join(line + "\n" for line in kept))
+
+    def say(self, line: str) -> None:
+        if self.writes:
+            print(line, file=sys.stderr, flush=True)
+
+    def metrics(self, step: int, **row: Any) -> None:
+        if not self.writes:
+            return
+        _append(self.folder / "metrics.jsonl", {"step": step, **row})
+        kind = "validation" if "validation" in row else "train"
+        for name, value in (row["validation"] if kind == "validation" else row).items():
+            self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def timing(self, **row: Any) -> None:
+        if self.writes:
+            _append(self.folder / "timing.jsonl", row)
+
+    def samples(self, step: int, data: CaptionSet, found: list[Hypothesis], backend: Backend) -> None:
+        """Captions of the first images with their attention."""
+        if not self.writes:
+            return
+        lines = []
+        for item, hypothesis in zip(data, found, strict=False):
+            picture = Picture(str(item.path), read(item.path)[1], item.path)
+            caption = caption_of(hypothesis, backend, picture)
+            lines.append(f"{item.path.name}: {caption.text}")
+            self.say(f"  {lines[-1]}")
+            self.board.add_image(f"attention/{item.path.name}", _sheet(caption), step, dataformats="HWC")
+        self.board.add_text("captions", "\n\n".join(lines), step)
+
+    def close(self) -> None:
+        if self.board is not None:
+            self.board.close()
+
+
+def _sheet(caption: Caption) -> Any:
+    return np.asarray(overlay.sheet(caption).convert("RGB"))
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def _is_before(line: str, step: int, validated: bool) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False  # a line that a kill cut short
+    return bool(row["step"] < step or (row["step"] == step and (validated or "validation" not in row)))

@@ -1,0 +1,123 @@
+"""Deletion, on a model of which it is known what it needs to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from captioner.caption import Caption, Word
+from captioner.evaluation.deletion import blank, deletion, most_attended, moved
+from captioner.inference.backend import Annotations, State, Step
+from captioner.inference.search import SearchOptions
+from captioner.options import Look
+from captioner.text.vocabulary import SPECIAL, Vocabulary
+
+SIDE, GRID = 20, 5  # a tenth of 25 cells, rounded, is two
+
+
+@dataclass
+class Seer:
+    """Says "dog" with 0.9 while the top left cell is white and with 0.3 otherwise, after any words."""
+
+    vocabulary: Vocabulary = field(default_factory=lambda: Vocabulary((*SPECIAL, "a", "dog")))
+    image_size: int = SIDE
+    rows: int = GRID
+    cols: int = GRID
+    encoded: int = 0
+
+    def encode(self, pixels: np.ndarray) -> Annotations:
+        self.encoded += len(pixels)
+        cells = pixels.reshape(len(pixels), GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((2, 4, 5))
+        return Annotations(cells.reshape(len(pixels), -1, 1), GRID, GRID)
+
+    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+        white = annotations.values[:, 0, 0] > 250
+        return State({"white": white}, {"none": np.zeros((len(white), 1, 1))})
+
+    def step(self, state: State, words: np.ndarray) -> Step:
+        dog = np.where(state.shared["white"], 0.9, 0.3)[:, None]
+        p = np.full((*words.shape, len(self.vocabulary)), 1e-9)
+        p[:, :, self.vocabulary.index["dog"]] = dog
+        p[:, :, self.vocabulary.index["a"]] = 1 - dog
+        flat = np.full((*words.shape, GRID * GRID), 1 / GRID**2, np.float32)
+        return Step(np.log(p).astype(np.float32), state, flat, np.ones(words.shape, np.float32))
+
+    def select(self, state: State, parents: np.ndarray) -> State:
+        return State(state.shared, {"none": np.zeros((*parents.shape, 1))})
+
+    def keep(self, state: State, images: np.ndarray) -> State:
+        raise NotImplementedError
+
+
+def picture() -> np.ndarray:
+    pixels = np.zeros((SIDE, SIDE, 3), np.uint8)
+    pixels[:4, :4] = 255
+    return pixels
+
+
+def looking_at(*cells: tuple[int, int]) -> np.ndarray:
+    alpha = np.zeros((GRID, GRID), np.float32)
+    for cell in cells:
+        alpha[cell] = 1 / len(cells)
+    return alpha
+
+
+def said(alpha: np.ndarray) -> Caption:
+    return Caption((Word("a", -0.1, looking_at((0, 0))), Word("dog", -0.1, alpha)), None, -1.0)
+
+
+def test_the_probability_falls_where_the_model_looked_at_what_it_needs() -> None:
+    found = deletion(Seer(), [(picture(), said(looking_at((0, 0), (0, 1))))] * 40, SearchOptions())
+    assert found is not None
+    assert (found.images, found.words, found.share) == (40, 40, 2 / 25)  # "a" is no content word
+    assert found.before.value == pytest.approx(0.9, abs=1e-6)
+    assert found.attended.value == pytest.approx(0.6, abs=1e-6)
+    # Of the 24 other places of a pair of cells, one covers the top left cell.
+    assert 0 <= found.elsewhere.value < 0.2
+    assert found.advantage.low > 0.3
+
+
+def test_nothing_is_gained_where_the_model_looked_elsewhere() -> None:
+    found = deletion(Seer(), [(picture(), said(looking_at((3, 3), (3, 4))))] * 40, SearchOptions())
+    assert found is not None
+    assert found.attended.value == 0
+    assert found.advantage.value <= 0
+
+
+def test_a_caption_of_function_words_alone_is_left_out() -> None:
+    caption = Caption((Word("a", -0.1, looking_at((0, 0))),), None, -1.0)
+    model = Seer()
+    assert deletion(model, [(picture(), caption)], SearchOptions()) is None
+    assert model.encoded == 0
+
+
+def test_the_same_seed_blanks_the_same_places() -> None:
+    cases = [(picture(), said(looking_at((0, 0), (0, 1))))] * 30
+    once, again, other = (deletion(Seer(), cases, SearchOptions(), seed=seed) for seed in (1, 1, 2))
+    assert once == again
+    assert once != other
+
+
+def test_the_most_attended_tenth_is_covered() -> None:
+    alpha = np.arange(100, dtype=np.float64).reshape(10, 10) / 4950
+    assert np.flatnonzero(most_attended(alpha)).tolist() == list(range(90, 100))
+    assert most_attended(np.array([[0.4, 0.6]])).tolist() == [[False, True]]
+
+
+def test_a_moved_pattern_covers_as_much_at_another_place() -> None:
+    cover = most_attended(looking_at((1, 1), (1, 2)).astype(np.float64))
+    for seed in range(50):
+        other = moved(cover, np.random.default_rng(seed))
+        assert other.sum() == cover.sum()
+        assert (other != cover).any()
+
+
+def test_blanked_cells_have_the_mean_colour_and_the_rest_is_as_it_was() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    cover = np.array([[True, False], [False, False]])
+    painted = blank(pixels, cover)
+    # 9 rows and 7 columns in 2 x 2 cells: pixel i is in cell i * 2 // n
+    assert (painted[:5, :4] == np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)).all()
+    assert (painted[5:] == pixels[5:]).all() and (painted[:, 4:] == pixels[:, 4:]).all()

@@ -1,0 +1,319 @@
+"""The protocol of an evaluation, against the same things done one by one with the public functions."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner.errors import CaptionerError, UsageError
+from captioner.evaluation import dataset as material
+from captioner.evaluation import image_sources as sources
+from captioner.evaluation import protocol, subject, tables
+from captioner.evaluation.protocol import Evaluation
+from captioner.inference.search import SearchOptions
+from captioner.metrics.text_scores import score
+from tests.data.making import coco, write
+from tests.graphs import SIDE, write_model
+
+REFERENCES = {
+    7: ["a cat on the mat", "the cat sleeps on a very soft old mat in the house"],
+    3: ["a dog runs", "dog"],
+    5: ["a dog and a cat", "the cat", "two zebras"],
+    9: ["a mat"],
+    4: ["the dog sleeps on the mat", "a dog sleeps"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five pictures of 2 x 2 blocks, their captions, and boxes."""
+    root = tmp_path_factory.mktemp("tiny")
+    random = np.random.default_rng(0)
+    for image in REFERENCES:
+        block = random.integers(0, 256, (2, 2, 3), np.uint8).repeat(SIDE, 0).repeat(SIDE, 1)
+        (root / "images").mkdir(exist_ok=True)
+        Image.fromarray(block).save(root / "images" / f"{image:012d}.png")
+    write(root / "captions_val.json", coco(REFERENCES, "{:012d}.png"))
+    write(root / "captions_train.json", coco({100: ["a cat on the mat"], 101: ["something else"]}, "{:012d}.png"))
+    objects = [
+        {"id": 1, "image_id": 7, "category_id": 1, "bbox": [0, 0, SIDE, SIDE], "area": SIDE * SIDE, "iscrowd": 0},
+        {"id": 2, "image_id": 3, "category_id": 2, "bbox": [SIDE, 0, SIDE, SIDE], "area": SIDE * SIDE, "iscrowd": 0},
+    ]
+    write(
+        root / "instances_val.json",
+        {
+            "images": [
+                {"id": image, "file_name": f"{image:012d}.png", "width": 2 * SIDE, "height": 2 * SIDE}
+                for image in REFERENCES
+            ],
+            "annotations": objects,
+            "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        },
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "toy").folder
+
+
+@pytest.fixture(scope="module")
+def model(bundle: Path) -> subject.Subject:
+    return subject.load(bundle)
+
+
+def evaluate(model: subject.Subject, folder: Path, **changes: object) -> Evaluation:
+    asked = {k: changes.pop(k) for k in ("limit", "boxes", "train_captions", "allow_missing") if k in changes}
+    gathered = material.gather(folder, "val", **asked)  # type: ignore[arg-type]
+    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    return protocol.evaluate(model, gathered, source, model.captioner.options(), **changes)  # type: ignore[arg-type]
+
+
+def test_every_image_is_captioned_once_as_the_captioner_would_in_the_order_of_the_split(model, folder) -> None:
+    found = evaluate(model, folder)
+    assert [item.id for item in found.items] == list(REFERENCES)
+    expected = [model.captioner(item.path).text for item in found.items]
+    assert [caption.text for caption in found.captions] == expected
+    assert [(entry["image_id"], entry["caption"]) for entry in tables.results(found)] == list(
+        zip(REFERENCES, expected, strict=True)
+    )
+
+
+def test_scores_are_those_of_the_captions_against_raw_references(model, folder) -> None:
+    found = evaluate(model, folder)
+    results = {str(item.id): caption.text for item, caption in zip(found.items, found.captions, strict=True)}
+    expected = score(results, {str(image): texts for image, texts in REFERENCES.items()})
+    assert found.scores.values == expected.values
+
+
+def test_perplexity_is_that_of_every_reference_read_alone(model, folder) -> None:
+    found = evaluate(model, folder)
+    told, words = 0.0, 0
+    for item in found.items:
+        for text in item.captions:
+            forced = model.captioner.force(item.path, text)
+            told += forced.log_probability
+            words += len(forced.words) + 1
+    assert found.likelihood is not None
+    assert found.likelihood.perplexity.value == pytest.approx(math.exp(-told / words), rel=1e-5)
+    assert (found.likelihood.words, found.likelihood.captions) == (words, 10)
+    assert found.likelihood.unknown == pytest.approx(8 / words)  # "very soft old in house and two zebras"
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_number_of_threads_changes_nothing(bundle, folder, threads: int) -> None:
+    one = evaluate(subject.load(bundle, threads=2), folder, batch=1)
+    loaded = subject.load(bundle, threads=threads)
+    assert loaded.captioner.threads == threads
+    other = evaluate(loaded, folder, batch=1)
+    assert [caption.text for caption in one.captions] == [caption.text for caption in other.captions]
+    assert one.scores.values == other.scores.values
+    assert one.likelihood == other.likelihood
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_the_size_of_a_batch_changes_nothing(model, folder, batch: int) -> None:
+    whole, parts = evaluate(model, folder), evaluate(model, folder, batch=batch)
+    assert [c.text for c in whole.captions] == [c.text for c in parts.captions]
+    for one, other in zip(whole.captions, parts.captions, strict=True):
+        np.testing.assert_allclose(one.alphas, other.alphas, atol=1e-6)
+    assert whole.likelihood is not None and parts.likelihood is not None
+    assert whole.likelihood.perplexity.value == pytest.approx(parts.likelihood.perplexity.value, rel=1e-6)
+
+
+def test_the_training_split_of_the_data_tells_which_captions_are_new(model, folder) -> None:
+    found = evaluate(model, folder)
+    known = {"a cat on the mat", "something else"}
+    expected = sum(caption.text not in known for caption in found.captions) / 5
+    assert found.variety.unseen is not None and found.variety.unseen.value == expected
+
+
+def test_what_was_not_measured_is_said(model, folder, tmp_path) -> None:
+    alone = write(tmp_path / "captions_val.json", coco(REFERENCES, "{:012d}.png"))
+    gathered = material.gather(alone, "val", images=folder / "images")
+    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    found = protocol.evaluate(model, gathered, source, model.captioner.options(), likelihood=False)
+    assert set(found.not_measured) == {"captions not in the training set", "boxes", "deletion", "likelihood"}
+    assert "--train-captions" in tables.text(found)
+    assert "SPICE" in found.scores.metrics or "SPICE" in found.scores.unavailable
+
+
+def test_boxes_and_deletion_are_measured_when_asked(model, folder) -> None:
+    found = evaluate(model, folder, boxes=folder / "instances_val.json", deletions=3)
+    names = {7: "cat", 3: "dog"}
+    nouns = [
+        word.text == names[item.id]
+        for item, caption in zip(found.items, found.captions, strict=True)
+        if item.id in names
+        for word in caption.words
+        if word.text in ("cat", "dog")
+    ]
+    assert nouns, "the toy must say a noun for this test to tell anything"
+    if found.grounding is not None:
+        assert found.grounding.nouns == sum(nouns)
+        assert found.grounding.mass.even == pytest.approx(0.25)
+    else:
+        assert not any(nouns)
+    assert any("3 of 5 images have no box" in note for note in found.notes)
+    assert found.deletion is not None and found.deletion.images <= 3
+
+
+def test_limit_takes_the_first_and_says_so(model, folder) -> None:
+    found = evaluate(model, folder, limit=2)
+    assert [item.id for item in found.items] == [7, 3]
+    assert any("first 2 of 5" in note for note in found.notes)
+
+
+def test_missing_pictures_are_an_error_with_counts_unless_allowed(model, folder, tmp_path) -> None:
+    more = {**REFERENCES, 999: ["a mat"], 998: ["a dog"]}
+    alone = write(tmp_path / "captions_val.json", coco(more, "{:012d}.png"))
+    with pytest.raises(CaptionerError, match=r"2 of 7 pictures of val are missing.*000000000999\.png"):
+        material.gather(alone, "val", images=folder / "images")
+    gathered = material.gather(alone, "val", images=folder / "images", allow_missing=True)
+    assert len(gathered.captions) == 5
+    assert any("2 of 7" in note and "not comparable" in note for note in gathered.notes)
+
+
+def test_images_without_references_are_counted_and_left_out(folder, tmp_path) -> None:
+    alone = write(tmp_path / "captions_val.json", coco({**REFERENCES, 998: [], 999: ["  "]}, "{:012d}.png"))
+    gathered = material.gather(alone, "val", images=folder / "images")
+    assert len(gathered.captions) == 5
+    assert any("2 of 7 images have no reference" in note for note in gathered.notes)
+    with pytest.raises(CaptionerError, match="none of the 1 images"):
+        material.gather(write(tmp_path / "b" / "captions_val.json", coco({1: []})), "val")
+
+
+def test_a_split_that_is_not_there_names_those_that_are(folder) -> None:
+    with pytest.raises(UsageError, match=r"no split 'test'.*train, val"):
+        material.gather(folder, "test")
+
+
+def test_a_file_whose_name_tells_no_split_is_the_split_asked_for(folder, tmp_path) -> None:
+    alone = write(tmp_path / "mine.json", coco(REFERENCES, "{:012d}.png"))
+    gathered = material.gather(alone, "test", images=folder / "images")
+    assert (len(gathered.captions), gathered.split, gathered.training) == (5, "test", None)
+
+
+def test_an_unreadable_picture_is_named_and_the_rest_measured(model, folder, tmp_path) -> None:
+    for path in (folder / "images").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes() if path.stem != f"{3:012d}" else b"no picture")
+    gathered = material.gather(folder / "captions_val.json", "val", images=tmp_path)
+    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    found = protocol.evaluate(model, gathered, source, model.captioner.options(), batch=2)
+    assert [item.id for item in found.items] == [7, 5, 9, 4]
+    assert [Path(failure.name).name for failure in found.failures] == ["000000000003.png"]
+
+
+def test_a_hard_model_is_measured_at_the_places_it_chose(tmp_path, folder) -> None:
+    hard = subject.load(write_model(tmp_path / "hard", hard=True).folder)
+    found = evaluate(hard, folder)
+    assert found.attention == "hard"
+    assert all(word.place is not None for caption in found.captions for word in caption.words)
+
+
+def test_the_light_install_evaluates_without_torch(bundle, folder) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'torchvision', 'pydantic', 'yaml', 'rich', 'safetensors'): sys.modules[name] = None\n"
+        "from captioner.cli import main\n"
+        f"main(['evaluate', '--model', {str(bundle)!r}, '--data', {str(folder)!r}, "
+        "'--split', 'val', '--deletion', '1'], standalone_mode=False)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "BLEU-4" in done.stdout and "perplexity" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training run of random weights, sharp enough that captions differ between pictures."""
+    torch = pytest.importorskip("torch", reason="a training run is of the train half")
+    from captioner.model.network import Network
+    from captioner.text.vocabulary import SPECIAL, Vocabulary
+    from captioner.train import checkpoint, config
+
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    settings = config.parse(
+        {
+            "name": "tiny",
+            "data": {"train": [], "val": []},
+            "encoder": {"weights": "none", "size": 64, "annotations": ["stage3"]},
+            "features": {"folder": str(folder.parent / "cache")},
+            "model": {"annotation_size": 16, "embedding_size": 24, "hidden_size": 24, "attention": {"size": 16}},
+            "training": {"validation": {"beam": 2, "length_power": 0.5, "maximum_length": 9, "repeat_penalty": 1.5}},
+        },
+        "the test",
+    )
+    vocabulary = Vocabulary((*SPECIAL, "a", "cat", "dog", "on", "the", "mat", "runs", "sleeps"), frozenset({"a"}))
+    torch.manual_seed(0)
+    network = Network(settings.encoder, settings.model, len(vocabulary))
+    with torch.no_grad():
+        network.decoder.embedding.weight.mul_(6)
+    (folder / "best").mkdir(parents=True)
+    (folder / "config.yaml").write_text(config.dump(settings), encoding="utf-8")
+    vocabulary.save(folder / "vocabulary.json")
+    checkpoint.write(folder / "best" / "model.safetensors", network.state_dict(), {})
+    return folder
+
+
+def test_a_training_run_is_evaluated_with_its_own_search_settings(run, folder) -> None:
+    loaded = subject.load(run)
+    assert (loaded.name, loaded.kind, loaded.attention) == ("tiny", "run", "soft")
+    found = evaluate(loaded, folder)
+    assert found.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
+    assert "repeat penalty 1.5, at most 9 words" in tables.heading(found)
+    assert tables.record(found)["search"]["repeat_penalty"] == 1.5
+    assert [c.text for c in found.captions] == [loaded.captioner(item.path).text for item in found.items]
+    with pytest.raises(UsageError, match="export it"):
+        subject.load(run, backend="onnx")
+
+
+def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
+    from captioner.train import features
+
+    loaded = subject.load(run)
+    backend = loaded.captioner.backend
+    gathered = material.gather(folder, "val", boxes=folder / "instances_val.json")
+    items = gathered.captions.items
+    encoder = backend.network.encoder  # type: ignore[attr-defined]
+    maker = features.Maker.of(encoder, flip=False)
+    caches = run.parent / "cache"
+    made = features.build(
+        features.cache_folder(caches, maker), maker, encoder, [item.path for item in items], threads=1
+    )
+    options = loaded.captioner.options()
+    expected = evaluate(loaded, folder, boxes=folder / "instances_val.json")
+    for place in (caches, made.folder):  # a folder of caches, and the cache itself
+        source = sources.Cached(backend, items, place)
+        found = protocol.evaluate(loaded, gathered, source, options, batch=2)
+        assert [c.text for c in found.captions] == [c.text for c in expected.captions]
+        for one, other in zip(found.captions, expected.captions, strict=True):
+            np.testing.assert_allclose(one.alphas, other.alphas, atol=2e-3)  # the cache holds 16 bits
+        assert found.likelihood is not None and expected.likelihood is not None
+        perplexity = expected.likelihood.perplexity.value
+        assert found.likelihood.perplexity.value == pytest.approx(perplexity, rel=2e-3)
+        assert (found.grounding is None) == (expected.grounding is None)
+
+
+def test_a_cache_that_is_not_there_or_of_another_encoder_is_named(run, folder, bundle, tmp_path) -> None:
+    backend = subject.load(run).captioner.backend
+    items = material.gather(folder, "val").captions.items
+    with pytest.raises(UsageError, match="no such folder"):
+        sources.Cached(backend, items, tmp_path / "none")
+    with pytest.raises(UsageError, match="holds no efficientnet_lite0-64"):
+        sources.Cached(backend, items, tmp_path)
+    with pytest.raises(UsageError, match="--backend torch"):
+        sources.Cached(subject.load(bundle).captioner.backend, items, tmp_path)
+
+
+def test_a_run_that_has_not_been_validated_says_so(run, tmp_path) -> None:
+    (tmp_path / "config.yaml").write_text((run / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(UsageError, match="not been validated"):
+        subject.load(tmp_path)

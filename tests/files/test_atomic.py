@@ -1,0 +1,53 @@
+"""A file is written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from captioner.files.atomic import sweep, write_atomically
+
+
+def test_bytes_and_text_are_written_in_place_of_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    write_atomically(file, b"\x00\xff")
+    assert file.read_bytes() == b"\x00\xff"
+    write_atomically(file, "größer")
+    assert file.read_text(encoding="utf-8") == "größer"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_reader_never_meets_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the moment of syncing, when all is written under the temporary name, the old file still stands."""
+    file = tmp_path / "a"
+    file.write_text("old")
+    seen = []
+    monkeypatch.setattr("captioner.files.atomic.os.fsync", lambda number: seen.append(file.read_text()))
+    write_atomically(file, "new")
+    assert seen[0] == "old"
+    assert file.read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_nothing_behind(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a"
+    file.write_text("old")
+
+    def fail(number: int) -> None:
+        raise error
+
+    monkeypatch.setattr("captioner.files.atomic.os.fsync", fail)
+    with pytest.raises(type(error)):
+        write_atomically(file, "new")
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_killed_writers_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".last.safetensors.123.part", "last.safetensors", "notes.part", ".hidden"):
+        (tmp_path / name).write_text("x")
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "last.safetensors", "notes.part"]

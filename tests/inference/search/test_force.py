@@ -1,0 +1,43 @@
+"""Forced decoding: given captions get the model's own probabilities and maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from captioner.inference.search import SearchOptions, force, search
+from tests.inference.search.toy import Toy, images, random_table, sentences, told
+
+ABC = ("a", "b", "c")
+
+
+def test_forced_captions_get_the_models_probability_and_maps():
+    toy = Toy(ABC, random_table(ABC))
+    captions = [[("a", "b"), ("c",)], [("b", "b", "a")], []]
+    numbers = [[[toy.vocabulary.index[w] for w in words] for words in some] for some in captions]
+    forced = force(toy, images(0, 1, 2), numbers)
+    assert [len(some) for some in forced] == [2, 1, 0]
+    for image, some in enumerate(forced):
+        totals = sentences(toy, image, 3)
+        for words, found in zip(captions[image], some, strict=True):
+            assert found.log_probabilities.sum() == pytest.approx(totals[words], rel=1e-5)
+            assert found.score == pytest.approx(totals[words] / (len(words) + 1), rel=1e-5)
+            assert len(found.alphas) == len(found.gates) == len(words) + 1
+            for at, alpha in enumerate(found.alphas):
+                assert np.array_equal(alpha, told(image, words[:at])[0])
+
+
+def test_what_search_found_is_forced_to_the_same():
+    toy = Toy(ABC, random_table(ABC, seed=9), hard=True)
+    options = SearchOptions(beam=4, n_best=4, length_power=0.7)
+    found = search(toy, images(0, 1, 2), options)
+    forced = force(toy, images(0, 1, 2), [[h.words for h in some if h.ended] for some in found], options)
+    for some, others in zip(found, forced, strict=True):
+        for a, b in zip([h for h in some if h.ended], others, strict=True):
+            assert a.score == pytest.approx(b.score, rel=1e-5)
+            assert np.array_equal(a.alphas, b.alphas) and np.array_equal(a.places, b.places)
+
+
+def test_captions_must_match_the_images():
+    with pytest.raises(ValueError, match="captions of 1 images for 2"):
+        force(Toy(ABC, random_table(ABC)), images(0, 1), [[[4]]])

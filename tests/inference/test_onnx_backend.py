@@ -1,0 +1,134 @@
+"""The onnxruntime backend against the same tiny model written in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from captioner.bundle import storage as bundle
+from captioner.errors import CaptionerError
+from captioner.inference.backend import gumbel_noise
+from captioner.inference.onnx_backend import OnnxBackend
+from captioner.inference.search import SearchOptions, search
+from tests.graphs import SIDE, VOCABULARY, means, numpy_step, parameters, write_model
+
+
+def pictures(count: int, seed: int = 0) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    colours = draw.integers(0, 256, (count, 2, 2, 3), np.uint8)
+    return colours.repeat(SIDE // 2, axis=1).repeat(SIDE // 2, axis=2)
+
+
+@pytest.fixture(scope="module")
+def soft(tmp_path_factory):
+    return OnnxBackend(write_model(tmp_path_factory.mktemp("models") / "soft"), threads=1)
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory):
+    return OnnxBackend(write_model(tmp_path_factory.mktemp("models") / "hard", hard=True), threads=1)
+
+
+def test_encode_gives_the_graphs_annotations(soft):
+    pixels = pictures(3)
+    found = soft.encode(pixels)
+    assert (found.rows, found.cols) == (2, 2)
+    assert found.values == pytest.approx(means(pixels), abs=1e-6)
+
+
+def test_steps_equal_the_same_model_in_numpy(soft):
+    pixels = pictures(3)
+    annotations = means(pixels)
+    state = soft.select(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
+    h = annotations.mean(1, keepdims=True).repeat(2, axis=1)
+    for words in ([[1, 1], [1, 1], [1, 1]], [[4, 5], [6, 7], [8, 9]], [[5, 5], [4, 11], [10, 4]]):
+        words = np.array(words, np.int64)
+        told = soft.step(state, words)
+        log_probabilities, alpha, h = numpy_step(parameters(), annotations, h, words)
+        assert told.log_probabilities == pytest.approx(log_probabilities, abs=1e-5)
+        assert told.alpha == pytest.approx(alpha, abs=1e-6)
+        assert told.gate.shape == (3, 2)
+        assert told.place is None
+        state = told.state
+
+
+def test_select_and_keep_reorder_the_state(soft):
+    pixels = pictures(3)
+    state = soft.select(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
+    words = np.array([[4, 5], [6, 7], [8, 9]], np.int64)
+    after = soft.step(state, words).state
+    turned = soft.keep(soft.select(after, np.array([[1, 1, 0]] * 3)), np.array([2, 0]))
+    told = soft.step(turned, np.array([[4, 4, 4], [5, 5, 5]], np.int64)).log_probabilities
+    plain = soft.step(after, np.array([[5, 5], [4, 4], [4, 4]], np.int64)).log_probabilities
+    assert told[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-6)
+    assert told[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-6)
+
+
+@pytest.mark.parametrize("look", ["expected", "argmax", "sampled"])
+def test_a_hard_model_looks_as_asked(hard, look):
+    pixels = pictures(4)
+    annotations, encoded = means(pixels), hard.encode(pixels)
+    words = np.full((4, 1), VOCABULARY.start, np.int64)
+    noise = gumbel_noise(3, encoded.keys, 0, 1, 4) if look == "sampled" else 0
+    first = annotations.mean(1, keepdims=True)
+    place = (np.log(numpy_step(parameters(), annotations, first, words)[1]) + noise).argmax(-1)
+    told = hard.step(hard.begin(encoded, look, seed=3), words)
+    mix = None if look == "expected" else lambda alpha: np.eye(4)[place]
+    truth, _, _ = numpy_step(parameters(), annotations, first, words, mix)
+    assert told.log_probabilities == pytest.approx(truth, abs=1e-5)
+    assert told.place is None if look == "expected" else np.array_equal(told.place, place)
+
+
+def test_a_hard_model_looks_its_own_way_by_default(hard):
+    encoded = hard.encode(pictures(2))
+    words = np.full((2, 1), VOCABULARY.start, np.int64)
+    default, argmax = (hard.step(hard.begin(encoded, look), words) for look in (None, "argmax"))
+    assert np.array_equal(default.log_probabilities, argmax.log_probabilities)
+
+
+def test_sampled_looks_are_the_pictures_own_and_change_with_the_seed(hard):
+    pixels = pictures(6)
+    options = [SearchOptions(look="sampled", seed=seed) for seed in (0, 1)]
+    one, other = (search(hard, hard.encode(pixels), each) for each in options)
+    alone = [search(hard, hard.encode(pixels[i : i + 1]), options[0])[0] for i in range(6)]
+    assert [[h.words for h in some] for some in one] == [[h.words for h in some] for some in alone]
+    for some, others in zip(one, alone, strict=True):
+        assert np.array_equal(some[0].places, others[0].places)
+    assert any(
+        len(a.places) != len(b.places) or (a.places != b.places).any() for (a,), (b,) in zip(one, other, strict=True)
+    )
+
+
+def test_gumbel_noise_draws_places_as_often_as_alpha_says():
+    alpha = np.array([0.6, 0.25, 0.1, 0.05])
+    noise = gumbel_noise(0, np.arange(200, dtype=np.uint32), 0, 100, 4)
+    counts = np.bincount((np.log(alpha) + noise).argmax(-1).ravel(), minlength=4)
+    assert counts / counts.sum() == pytest.approx(alpha, abs=0.01)
+
+
+def test_a_batch_equals_its_images_alone(soft):
+    pixels = pictures(7)
+    options = SearchOptions(beam=3, n_best=2, max_length=6)
+    together = search(soft, soft.encode(pixels), options)
+    for i in range(7):
+        (alone,) = search(soft, soft.encode(pixels[i : i + 1]), options)
+        assert [h.words for h in alone] == [h.words for h in together[i]]
+        for a, b in zip(alone, together[i], strict=True):
+            assert a.alphas == pytest.approx(b.alphas, abs=1e-6)
+
+
+def test_a_graph_that_is_none_is_refused(tmp_path):
+    model = write_model(tmp_path / "toy")
+    with pytest.raises(CaptionerError, match="onnxruntime cannot load"):
+        OnnxBackend(_with(model, tmp_path, "decoder.onnx", b"not a graph"))
+
+
+def test_a_graph_of_another_kind_is_refused(tmp_path):
+    model = write_model(tmp_path / "toy")
+    with pytest.raises(CaptionerError, match="no alpha, gate"):
+        OnnxBackend(_with(model, tmp_path, "decoder.onnx", (model.folder / "encoder.onnx").read_bytes()))
+
+
+def _with(model: bundle.Bundle, folder, name: str, content: bytes) -> bundle.Bundle:
+    files = {each: model.folder / each for each in ("encoder.onnx", "begin.onnx", "decoder.onnx")}
+    return bundle.write(folder / "other", {**files, name: content}, model.manifest, model.vocabulary)

@@ -1,0 +1,89 @@
+"""The torch backend that search runs over: looks, seeds, reordering, read-only pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from captioner.inference.backend import gumbel_noise
+from captioner.inference.search import SearchOptions, search
+from captioner.inference.torch_backend import TorchBackend
+from tests.model.making import VOCABULARY, make_network, noise_pixels
+
+PIXELS = noise_pixels(4, 32).numpy()
+
+
+def make_backend(mode: str) -> TorchBackend:
+    return TorchBackend(make_network(attention={"mode": mode}).train(), VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def soft() -> TorchBackend:
+    return make_backend("soft")
+
+
+@pytest.fixture(scope="module")
+def hard() -> TorchBackend:
+    return make_backend("hard")
+
+
+START = np.full((4, 1), VOCABULARY.start, np.int64)
+
+
+def test_a_backend_has_no_dropout(soft):
+    encoded = soft.encode(PIXELS)
+    one, other = (soft.step(soft.begin(encoded), START).log_probabilities for _ in range(2))
+    assert np.array_equal(one, other)
+    assert not soft.network.training
+
+
+def test_log_probabilities_are_normalised(soft):
+    told = soft.step(soft.begin(soft.encode(PIXELS)), START)
+    assert np.exp(told.log_probabilities).sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
+    assert told.alpha.sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
+
+
+def test_a_soft_model_takes_the_expectation_whatever_is_asked(soft):
+    encoded = soft.encode(PIXELS)
+    plain, asked = (soft.step(soft.begin(encoded, look), START) for look in (None, "argmax"))
+    assert asked.place is None
+    assert np.array_equal(plain.log_probabilities, asked.log_probabilities)
+
+
+@pytest.mark.parametrize("look", ["argmax", "sampled"])
+def test_a_hard_model_looks_as_asked(hard, look):
+    encoded = hard.encode(PIXELS)
+    told = hard.step(hard.begin(encoded, look, seed=3), START)
+    noise = gumbel_noise(3, encoded.keys, 0, 1, 16) if look == "sampled" else 0
+    assert np.array_equal(told.place, (np.log(told.alpha) + noise).argmax(-1))
+    expected = hard.step(hard.begin(encoded, "expected"), START)
+    assert expected.place is None
+    assert not np.allclose(told.log_probabilities, expected.log_probabilities)
+
+
+def test_samples_belong_to_the_picture_and_change_with_the_seed(hard):
+    def found(pixels: np.ndarray, seed: int) -> list[list[int]]:
+        options = SearchOptions(look="sampled", seed=seed)
+        return [best[0].places.tolist() for best in search(hard, hard.encode(pixels), options)]
+
+    together = found(PIXELS, 0)
+    assert together == [found(PIXELS[i : i + 1], 0)[0] for i in range(4)]
+    assert together != found(PIXELS, 1)
+
+
+def test_select_and_keep_reorder_the_state(soft):
+    state = soft.select(soft.begin(soft.encode(PIXELS)), np.zeros((4, 2), np.int64))
+    after = soft.step(state, np.array([[4, 5], [6, 7], [8, 9], [10, 11]])).state
+    plain = soft.step(after, np.full((4, 2), 4)).log_probabilities
+    turned = soft.keep(soft.select(after, np.array([[1, 1, 0]] * 4)), np.array([2, 0]))
+    told = soft.step(turned, np.full((2, 3), 4)).log_probabilities
+    assert told[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-5)
+    assert told[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-5)
+
+
+def test_pixels_may_be_read_only_and_upside_down(soft):
+    locked = PIXELS.copy()
+    locked.flags.writeable = False
+    assert torch.equal(soft.encode(locked).values, soft.encode(PIXELS).values)
+    assert torch.equal(soft.encode(PIXELS[:, ::-1]).values, soft.encode(PIXELS[:, ::-1].copy()).values)

@@ -1,0 +1,168 @@
+"""Hard attention's gradient, sampled, against the exact one by enumeration of all location sequences.
+
+L_s = sum_s p(s | a) log p(y | s, a) has 27 terms for three places and three words. Its exact gradient is
+compared with the average over many samples; what is allowed is the statistical error of that average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioner.model.decoder import Decoder
+from captioner.model.loss import loss
+from tests.model.making import make_annotations, make_captions, make_decoder, of_row
+
+L = T = 3
+CHUNKS, SAMPLES = 120, 200  # the estimator is averaged within a chunk, its error comes from between chunks
+
+
+@pytest.fixture(scope="module")
+def decoder() -> Decoder:
+    sizes = {"annotation_size": None, "embedding_size": 3, "hidden_size": 4}
+    return make_decoder(words=7, seed=11, annotation_width=3, attention={"mode": "hard", "size": 3}, **sizes)
+
+
+@pytest.fixture(scope="module")
+def annotations() -> Tensor:
+    return 2 * make_annotations(1, L, 3, seed=5)
+
+
+def words(count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The one caption, `count` times."""
+    inputs, targets, lengths = make_captions([[T]], words=7)
+    return inputs.expand(1, count, T), targets.expand(1, count, T), lengths.expand(1, count)
+
+
+def gradient(module: nn.Module, value: Tensor) -> Tensor:
+    """With respect to all parameters, as one vector."""
+    parameters = list(module.parameters())
+    found = torch.autograd.grad(value, parameters, allow_unused=True, materialize_grads=True)
+    return torch.cat([each.flatten() for each in found])
+
+
+@dataclass(frozen=True)
+class Exact:
+    gradient: Tensor
+    word: float  # E log p(y | s) / T: what the moving average tends to
+    probabilities: Tensor  # (27,)
+
+
+@pytest.fixture(scope="module")
+def exact(decoder, annotations) -> Exact:
+    sequences = torch.tensor(list(product(range(L), repeat=T)))  # (27, T)
+    chosen = torch.ones(1, len(sequences), dtype=torch.bool)
+    reading = decoder(annotations, *words(len(sequences)), chosen=chosen, places=sequences.unsqueeze(0))
+    log_p = torch.log_softmax(reading.logits, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
+    log_s = reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).log()
+    of_words = torch.stack([of_row(reading, row, log_p).sum() for row in range(len(sequences))])
+    of_places = torch.stack([of_row(reading, row, log_s).sum() for row in range(len(sequences))])
+    p = of_places.exp()
+    bound = (p * of_words).sum()
+    return Exact(gradient(decoder, bound), float(bound.detach()) / T, p.detach())
+
+
+def estimates(decoder: Decoder, annotations: Tensor, *, seed: int = 0, **how: float) -> Tensor:
+    """Gradients of the sampled objective, (CHUNKS, parameters); ascending, as the bound."""
+    draws = torch.Generator().manual_seed(seed)
+    chosen = torch.ones(1, SAMPLES, dtype=torch.bool)
+    found = []
+    for _ in range(CHUNKS):
+        reading = decoder(annotations, *words(SAMPLES), chosen=chosen, generator=draws)
+        found.append(-gradient(decoder, loss(reading, SAMPLES, **how).total))
+    return torch.stack(found)
+
+
+def deviations(sampled: Tensor, truth: Tensor) -> Tensor:
+    """How many standard errors the average is off, for the parameters that have a gradient at all."""
+    error = sampled.std(0) / len(sampled) ** 0.5
+    moving = error > 1e-9
+    torch.testing.assert_close(sampled.mean(0)[~moving], truth[~moving], atol=1e-8, rtol=1e-6)
+    return ((sampled.mean(0) - truth)[moving] / error[moving]).abs()
+
+
+@pytest.fixture(scope="module")
+def plain(decoder, annotations) -> Tensor:
+    return estimates(decoder, annotations, baseline=0.0)
+
+
+@pytest.fixture(scope="module")
+def with_baseline(decoder, annotations, exact) -> Tensor:
+    return estimates(decoder, annotations, baseline=exact.word)
+
+
+def test_the_probabilities_of_all_location_sequences_sum_to_one_and_none_rules(exact):
+    assert float(exact.probabilities.sum()) == pytest.approx(1)
+    assert len(exact.probabilities) == 27
+    assert exact.probabilities.max() < 0.6  # or sampling would hardly matter
+
+
+def test_the_average_gradient_without_baseline_is_the_exact_one(plain, exact):
+    off = deviations(plain, exact.gradient)
+    assert off.max() < 4.5
+    assert off.square().mean() < 2  # 1 is expected
+
+
+def test_the_average_gradient_with_baseline_is_the_exact_one(with_baseline, exact):
+    off = deviations(with_baseline, exact.gradient)
+    assert off.max() < 4.5
+    assert off.square().mean() < 2
+
+
+def test_the_baseline_lowers_the_variance(plain, with_baseline):
+    assert with_baseline.var(0).sum() < 0.7 * plain.var(0).sum()
+
+
+def test_another_weight_of_the_score_function_would_be_seen(decoder, annotations, exact):
+    """The power of the comparison: with half of the term it fails by far."""
+    off = deviations(estimates(decoder, annotations, reward=0.5, baseline=exact.word), exact.gradient)
+    assert off.max() > 10
+
+
+def test_without_the_score_function_nothing_tells_attention_where_to_look(decoder, annotations, exact):
+    """Sampled places are no function of alpha that a gradient could pass through."""
+    names = [name for name, p in decoder.named_parameters() for _ in range(p.numel())]
+    of_score = torch.tensor([name.startswith("score.") for name in names])
+    chosen = torch.ones(1, SAMPLES, dtype=torch.bool)
+    draws = torch.Generator().manual_seed(0)
+    reading = decoder(annotations, *words(SAMPLES), chosen=chosen, generator=draws)
+    assert not gradient(decoder, loss(reading, SAMPLES, reward=0.0).total)[of_score].any()
+    assert exact.gradient[of_score].abs().max() > 0.1
+
+
+def test_places_are_drawn_as_often_as_enumeration_says(decoder, annotations, exact):
+    count = 20_000
+    chosen = torch.ones(1, count, dtype=torch.bool)
+    with torch.no_grad():
+        draws = torch.Generator().manual_seed(1)
+        reading = decoder(annotations, *words(count), chosen=chosen, generator=draws)
+    assert reading.place is not None
+    numbers = sum(reading.place[reading.time == t] * L ** (T - 1 - t) for t in range(T))
+    shares = torch.bincount(numbers, minlength=L**T) / count
+    error = (exact.probabilities * (1 - exact.probabilities) / count).sqrt()
+    assert ((shares - exact.probabilities).abs() < 4.5 * error + 1e-4).all()
+
+
+def test_a_row_that_uses_the_expectation_has_the_soft_gradient(decoder, annotations):
+    draws = torch.Generator().manual_seed(0)
+    mixed = decoder(annotations, *words(2), chosen=torch.zeros(1, 2, dtype=torch.bool), generator=draws)
+    soft = decoder(annotations, *words(2))
+    how = {"reward": 1.0, "entropy": 0.3, "baseline": -1.0}
+    found, expected = (gradient(decoder, loss(reading, 2, **how).total) for reading in (mixed, soft))
+    torch.testing.assert_close(found, expected)
+
+
+def test_sampled_and_expected_rows_stand_side_by_side(decoder, annotations):
+    """A chosen row's context is one annotation; the row beside it reads as if alone."""
+    chosen = torch.tensor([[True, False, True]])
+    places = torch.tensor([[[0, 2, 1], [0, 0, 0], [2, 2, 2]]])
+    together = decoder(annotations, *words(3), chosen=chosen, places=places)
+    for row in range(3):
+        alone = decoder(annotations, *words(1), chosen=chosen[:, row : row + 1], places=places[:, row : row + 1])
+        torch.testing.assert_close(of_row(together, row, together.logits), of_row(alone, 0, alone.logits))
+    assert together.chosen is not None
+    assert of_row(together, 1, together.chosen).tolist() == [False] * T

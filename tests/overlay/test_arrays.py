@@ -1,0 +1,43 @@
+import dataclasses
+import io
+
+import numpy as np
+
+from captioner.images.reading import Frame
+from captioner.overlay import arrays_npz
+from tests.overlay.making import caption
+
+
+def load(content: bytes) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def test_everything_comes_back_without_pickle():
+    made = caption("a dog's café", hard=True, alternatives=("a cat",))
+    arrays = load(arrays_npz(made))
+    assert arrays["words"].tolist() == ["a", "dog's", "café"]
+    assert str(arrays["text"]) == "a dog's café"
+    np.testing.assert_array_equal(arrays["alpha"], made.alphas)
+    np.testing.assert_allclose(arrays["log_probability"], [word.log_probability for word in made.words])
+    np.testing.assert_allclose(arrays["gate"], [word.gate for word in made.words])
+    np.testing.assert_allclose(arrays["entropy"], [word.entropy for word in made.words])
+    assert arrays["place"].tolist() == [[0, 0], [0, 1], [0, 2]]
+    assert arrays["alternatives"].tolist() == ["a cat"]
+    assert (int(arrays["width"]), int(arrays["height"])) == (60, 40)
+    assert arrays["cells"].shape == (4, 6, 4)
+    assert arrays["cells"][1, 2].tolist() == [20, 10, 30, 20]
+
+
+def test_cells_are_also_given_in_the_pixels_of_a_turned_file():
+    made = caption("a", grid=(2, 2))
+    turned = dataclasses.replace(made, picture=dataclasses.replace(made.picture, frame=Frame(40, 60, 6)))
+    arrays = load(arrays_npz(turned))
+    # Orientation 6 is shown turned a quarter clockwise: the upper right of what is seen is stored upper left.
+    assert arrays["cells"][0, 1].tolist() == [20, 0, 40, 30]
+    assert arrays["cells_stored"][0, 1].tolist() == [0, 0, 30, 20]
+
+
+def test_a_caption_without_words_or_picture_can_be_saved():
+    arrays = load(arrays_npz(dataclasses.replace(caption(""), picture=None, end=None)))
+    assert arrays["words"].shape == (0,) and arrays["place"].shape == (0, 2)

@@ -1,0 +1,133 @@
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from captioner.caption import Word
+from captioner.overlay import page, page_of
+from captioner.overlay.heat import Style
+from captioner.overlay.page import UNIT, spread, whereabouts
+from tests.overlay.making import blob, caption, flat, one_cell
+
+
+class Reader(HTMLParser):
+    """The elements of a page and the text of its scripts and styles, as a browser would find them."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": [], "title": [], "h1": []}
+        self._open = ""
+        self.feed(document)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, {name: value or "" for name, value in attributes}))
+        self._open = tag
+        if tag in self.inside:
+            self.inside[tag].append("")
+
+    def handle_endtag(self, tag):
+        self._open = ""
+
+    def handle_data(self, data):
+        if self._open in self.inside:
+            self.inside[self._open][-1] += data
+
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def test_the_page_fetches_nothing():
+    reader = Reader(page(caption(alternatives=("a cat",))))
+    for _, attributes in reader.elements:
+        for name in ("src", "href", "srcset", "action", "data"):
+            assert attributes.get(name, "data:").startswith("data:")
+    assert "http" not in "".join(reader.inside["script"] + reader.inside["style"])
+    assert "url(" not in reader.inside["style"][0] and "@import" not in reader.inside["style"][0]
+
+
+def test_its_policy_lets_its_own_script_and_style_run_and_nothing_else():
+    reader = Reader(page(caption()))
+    policy = next(a["content"] for _, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'" and rules["img-src"] == "data:"
+    for kind, content in (("script-src", reader.inside["script"][1]), ("style-src", reader.inside["style"][0])):
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert rules[kind] == f"'sha256-{digest}'"
+
+
+def test_words_and_names_cannot_break_out_of_their_places():
+    made = caption("a " + EVIL.replace(" ", "_"), name=EVIL, alternatives=(EVIL,))
+    harmless = Reader(page(caption("a b", name="c", alternatives=("d",))))
+    reader = Reader(page_of([("", made)]))
+    assert [tag for tag, _ in reader.elements if tag != "tr" and tag != "td" and tag != "th"] == [
+        tag for tag, _ in harmless.elements if tag != "tr" and tag != "td" and tag != "th"
+    ]
+    assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
+    assert reader.inside["h1"] == [made.text]
+    assert "<" not in reader.inside["script"][0]  # browsers end a script at more than parsers in Python do
+    two = Reader(page_of([(EVIL, made), (EVIL, made)]))
+    assert len(two.inside["script"]) == 2
+
+
+def test_the_data_hold_the_maps_to_the_precision_told():
+    made = caption("a dog runs", hard=True, alternatives=("a cat",))
+    data = json.loads(Reader(page(made)).inside["script"][0])
+    (track,) = data["tracks"]
+    assert [sentence["text"] for sentence in track["sentences"]] == ["a dog runs", "a cat"]
+    for word, told in zip(made.words, track["sentences"][0]["words"], strict=True):
+        np.testing.assert_allclose(np.array(told["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
+        assert told["place"] == list(word.place)
+        assert told["gate"] == pytest.approx(word.gate, abs=1e-5)
+    assert len(data["ramp"]) == 2 * 3 * 256
+
+
+def test_the_picture_is_bounded_and_described():
+    reader = Reader(page(caption("a dog runs", size=(3000, 1500))))
+    (image,) = [attributes for tag, attributes in reader.elements if tag == "img"]
+    assert (image["width"], image["height"]) == ("1000", "500")
+    assert image["alt"] == "a dog runs"
+
+
+def test_style_sets_where_the_controls_stand():
+    controls = {
+        a["id"]: a for tag, a in Reader(page(caption(), Style(blocks=True, opacity=0.4))).elements if tag == "input"
+    }
+    assert "checked" in controls["blocks"] and "checked" not in controls["per-word"]
+    assert controls["opacity"]["value"] == "40"
+
+
+def test_all_words_stand_in_a_table_for_those_who_see_no_maps():
+    document = page(caption("a dog runs"))
+    table = re.search(r"<tbody>(.*?)</tbody>", document, re.DOTALL)[1]
+    assert re.findall(r'<th scope="row">(\w+)</th>', table) == ["a", "dog", "runs"]
+    assert "upper left" in table
+
+
+@pytest.mark.parametrize(
+    "alpha, where",
+    [
+        (one_cell(0, 0, 8, 8), "upper left"),
+        (one_cell(7, 7, 8, 8), "lower right"),
+        (one_cell(4, 4, 9, 9), "centre"),
+        (one_cell(4, 0, 9, 9), "middle left"),
+        (flat(8, 8), "everywhere alike"),
+    ],
+)
+def test_a_place_is_told_in_words(alpha, where):
+    assert whereabouts(Word("w", 0.0, alpha)) == where
+
+
+def test_spread_goes_from_one_cell_to_the_whole_picture():
+    assert spread(Word("w", 0.0, one_cell(1, 1, 5, 5))) == 0
+    assert spread(Word("w", 0.0, flat(5, 5))) == pytest.approx(1, abs=1e-5)
+    assert 0 < spread(Word("w", 0.0, blob(1, 1, 5, 5))) < 1
+    assert spread(Word("w", 0.0, flat(1, 1))) == 0
+
+
+def test_a_caption_without_words_makes_a_page():
+    assert "(no words)" in page(caption(""))

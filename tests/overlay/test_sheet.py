@@ -1,0 +1,163 @@
+import base64
+import dataclasses
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from captioner.caption import Caption, Word
+from captioner.overlay import comparison, comparison_svg, sheet, sheet_pdf, sheet_svg
+from captioner.overlay.heat import Style
+from captioner.overlay.sheet import MARGIN, columns
+from tests.overlay.making import caption, flat
+
+SVG = "{http://www.w3.org/2000/svg}"
+LONG = "a group of four men standing next to each other in front of a wall"
+
+
+def texts(document: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(document).iter(f"{SVG}text")]
+
+
+def pictures(document: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(document).iter(f"{SVG}image"))
+
+
+def test_a_sheet_has_the_picture_and_a_panel_a_word_with_word_probability_and_gate():
+    made = caption("a dog runs on grass")
+    document = sheet_svg(made)
+    assert len(pictures(document)) == 1 + 5 + 1  # the picture, the words, the legend
+    written = texts(document)
+    assert written[0] == "a dog runs on grass"
+    assert "photos/dog.jpg" in written
+    for word in made.words:
+        at = written.index(word.text)
+        assert written[at + 1 : at + 5] == ["p", f"{word.probability:.2f}", "gate", f"{word.gate:.2f}"]
+
+
+def test_the_end_token_is_not_drawn_as_a_word():
+    assert not any("end" in text for text in texts(sheet_svg(caption("a dog"))))
+
+
+@pytest.mark.parametrize("size", [(640, 427), (427, 640), (300, 300), (4000, 200), (150, 3000), (1, 1), (3, 2)])
+@pytest.mark.parametrize("text", ["dog", LONG, ""])
+def test_everything_lies_within_the_sheet_for_every_shape_of_picture(size, text):
+    root = ElementTree.fromstring(sheet_svg(caption(text, size=size)))
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert width <= 1600
+    for element in root.iter():
+        if element.tag in (f"{SVG}image", f"{SVG}rect") and element.get("x"):
+            assert float(element.get("x")) >= MARGIN
+            assert float(element.get("x")) + float(element.get("width")) <= width - MARGIN + 0.5
+            assert float(element.get("y")) + float(element.get("height")) <= height
+        if element.tag == f"{SVG}text":
+            assert 0 < float(element.get("y")) <= height - MARGIN / 2
+
+
+@pytest.mark.parametrize("size", [(640, 427), (427, 640), (1000, 500)])
+def test_panels_keep_the_pictures_proportions(size):
+    for element in pictures(sheet_svg(caption("a dog", size=size)))[:-1]:
+        assert float(element.get("width")) / float(element.get("height")) == pytest.approx(size[0] / size[1], rel=0.02)
+
+
+def test_the_drawn_sheet_is_as_large_as_the_vector_one_and_finer_on_request():
+    made = caption(LONG)
+    root = ElementTree.fromstring(sheet_svg(made))
+    size = float(root.get("width")), float(root.get("height"))
+    assert sheet(made).size == size
+    assert sheet(made, density=2).size == (2 * size[0], 2 * size[1])
+
+
+def test_a_sharp_map_makes_its_panel_differ_from_the_others():
+    made = caption("one two three")
+    panels = [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(e.get("href").split(",")[1])))).astype(int)
+        for e in pictures(sheet_svg(made, Style(blocks=True)))[1:4]
+    ]
+    for i, panel in enumerate(panels):
+        first_row = panel[: panel.shape[0] // 4]
+        lit = [part.mean() for part in np.array_split(first_row, 6, axis=1)]
+        assert np.argmax(lit) == i  # word i looks at cell (0, i)
+
+
+def test_the_legend_names_the_scale_and_the_place_of_a_hard_model():
+    soft, hard = " ".join(texts(sheet_svg(caption()))), " ".join(texts(sheet_svg(caption(hard=True))))
+    assert "one scale for all words" in soft
+    assert "Outlined" in hard and "Outlined" not in soft
+    assert "scale of its own" in " ".join(texts(sheet_svg(caption(), Style(per_word=True))))
+
+
+def test_names_with_markup_and_control_characters_stay_text():
+    name = 'photos/<script>"&\x01\ud800.jpg'
+    document = sheet_svg(caption("a <b> dog", name=name))
+    document.encode("utf-8", "strict")
+    assert any("<script>" in text for text in texts(document))
+    assert ElementTree.fromstring(document).find(f"{SVG}script") is None
+    sheet_pdf(caption("a (b) dog\\", name=name))
+    sheet(caption("a <b> dog", name=name))
+
+
+def test_a_pdf_is_found_through_its_own_table_and_its_text_can_be_searched():
+    made = caption("a dog (black) runs", name="été.jpg")
+    document = sheet_pdf(made)
+    table = int(re.search(rb"startxref\n(\d+)", document)[1])
+    assert document[table:].startswith(b"xref")
+    starts = [int(start) for start in re.findall(rb"(\d{10}) 00000 n", document[table:])]
+    assert len(starts) == 5 + (1 + 4 + 1) + 1  # structure, pictures, information
+    for number, start in enumerate(starts, 1):
+        assert document[start:].startswith(b"%d 0 obj" % number)
+    for length, content in re.findall(rb"/Length (\d+) >>\nstream\n(.*?)\nendstream", document, re.DOTALL):
+        assert int(length) == len(content)
+    assert b"(a dog \\(black\\) runs) Tj" in document
+    assert "(été.jpg) Tj".encode("cp1252") in document
+
+
+def test_letters_that_helvetica_lacks_are_drawn_in_the_pdf():
+    plain, other = sheet_pdf(caption("a dog")), sheet_pdf(caption("a собака"))
+    assert other.count(b"/Subtype /Image") > plain.count(b"/Subtype /Image")
+
+
+word = st.sampled_from(["a", "the", "man", "dog", "holding", "slice", "of", "pizza", "red"])
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.lists(st.lists(word, max_size=9), min_size=1, max_size=4))
+def test_columns_hold_every_word_once_and_in_order(sentences):
+    alpha = flat(2, 2)
+    captions = [Caption(tuple(Word(text, 0.0, alpha) for text in words), None, 0.0) for words in sentences]
+    table = columns(captions)
+    for row, words in enumerate(sentences):
+        assert [column[row].text for column in table if column[row] is not None] == words
+    assert all(any(cell is not None for cell in column) for column in table)
+    assert len(table) <= sum(len(words) for words in sentences)
+
+
+def test_equal_words_share_a_column():
+    table = columns([caption("a man holding a slice"), caption("a man is holding a large slice")])
+    assert [[cell.text if cell else None for cell in column] for column in table] == [
+        ["a", "a"],
+        ["man", "man"],
+        [None, "is"],
+        ["holding", "holding"],
+        ["a", "a"],
+        [None, "large"],
+        ["slice", "slice"],
+    ]
+
+
+def test_a_comparison_has_a_row_a_model_and_every_word_of_each():
+    one, two = caption("a dog runs"), caption("a black dog is running", grid=(8, 8), hard=True)
+    two = dataclasses.replace(two, picture=one.picture)
+    document = comparison_svg([("soft", one), ("hard", two)])
+    assert len(pictures(document)) == 1 + 3 + 5 + 1
+    written = texts(document)
+    assert {"soft", "hard", "a dog runs", "a black dog is running"} <= set(written)
+    image = comparison([("soft", one), ("hard", two)])
+    assert image.width <= 1600
+    assert zlib.crc32(image.tobytes()) != zlib.crc32(sheet(one).tobytes())

@@ -1,0 +1,376 @@
+"""Self-critical training: the estimate is the gradient of the expected reward, and the reward rises."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from captioner.errors import CaptionerError
+from captioner.metrics.meteor.resources import is_installed, load_resources
+from captioner.model.decoder import Decoder
+from captioner.model.encoder import Encoder
+from captioner.model.settings import ModelSettings
+from captioner.model.transformer import TransformerDecoder
+from captioner.text.vocabulary import Vocabulary
+from captioner.train.config import SelfCriticalSettings
+from captioner.train.corpus import Corpus, tensors
+from captioner.train.precision import works_on_cpu
+from captioner.train.run_folder import load_last
+from captioner.train.self_critical import Draws, SelfCritical, advantages, longest_first, loss, sample
+from captioner.train.start import start
+from tests.train import making
+
+VOCABULARY = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "red", "dot"))
+END, RED, DOT = 2, 4, 5
+PLACES = 2
+
+
+def tiny(mode: str = "soft", scale: float = 3) -> Decoder:
+    """A decoder in double precision; the larger the scale, the further from even chances."""
+    torch.manual_seed(0)
+    settings = {
+        "attention": {"mode": mode, "size": 4},
+        "annotation_size": None,
+        "embedding_size": 5,
+        "hidden_size": 6,
+        "dropout": 0.0,
+    }
+    decoder = Decoder(ModelSettings.model_validate(settings), 3, len(VOCABULARY)).eval()
+    with torch.no_grad():
+        for parameter in decoder.parameters():
+            parameter.mul_(scale)
+    return decoder.double()
+
+
+def image() -> Tensor:
+    return torch.randn(1, PLACES, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+Path_ = tuple[tuple[int, ...], tuple[int, ...]]  # words of a caption, and the places looked at before each step
+
+
+def outcomes(longest: int, hard: bool) -> list[Path_]:
+    """Every caption of up to `longest` words; a hard model's with every way of looking."""
+    found: list[Path_] = []
+    for length in range(longest + 1):
+        for words in itertools.product((RED, DOT), repeat=length):
+            steps = min(length + 1, longest)  # at the longest the end is certain, and nothing is drawn
+            for places in itertools.product(range(PLACES), repeat=steps) if hard else [()]:
+                found.append((words, places))
+    return found
+
+
+def chance(decoder: Decoder, words: tuple[int, ...], places: tuple[int, ...], longest: int, heat: float) -> Tensor:
+    """p(y, s | a) by the definition, one step of the decoder after the other."""
+    shared, own = decoder.begin(image())
+    p, last = torch.ones((), dtype=torch.float64), VOCABULARY.start
+    for t, word in enumerate((*words, END)[:longest]):
+        hard: dict[str, Any] = {}
+        if places:
+            mark = torch.full((1, 1, PLACES), -1e9, dtype=torch.float64)
+            mark[0, 0, places[t]] = 1e9  # noise that decides the draw
+            hard = {"noise": mark, "chosen": torch.ones(1, 1, dtype=torch.bool)}
+        logits, own, glance = decoder.step(shared, own, torch.tensor([[last]]), **hard)
+        allowed = torch.softmax(logits[0, 0, [END, RED, DOT]] / heat, -1)
+        p = p * allowed[[END, RED, DOT].index(word)]
+        if places:
+            p = p * glance.alpha[0, 0, places[t]]
+        last = word
+    return p
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+@pytest.mark.parametrize("heat", [1.0, 0.6])
+def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: float) -> None:
+    """All captions (and places) are enumerated: sum of p * estimate against the derivative of sum of p * reward."""
+    longest, hard = 2, mode == "hard"
+    decoder, every = tiny(mode), outcomes(2, mode == "hard")
+    p = torch.stack([chance(decoder, words, places, longest, heat) for words, places in every])
+    assert float(p.detach().sum()) == pytest.approx(1)
+    reward = torch.tensor([1.7 * words.count(RED) - words.count(DOT) + 0.3 for words, _ in every], dtype=torch.float64)
+    exact = torch.autograd.grad((p * reward).sum(), list(decoder.parameters()), allow_unused=True)
+
+    inputs, targets, lengths = (torch.from_numpy(x) for x in tensors([[words for words, _ in every]], VOCABULARY))
+    looks: dict[str, Any] = {}
+    if hard:
+        table = torch.zeros(1, len(every), inputs.shape[-1], dtype=torch.int64)
+        for k, (_, places) in enumerate(every):
+            table[0, k, : len(places)] = torch.tensor(places)
+        looks = {"places": table, "chosen": torch.ones(1, len(every), dtype=torch.bool)}
+    reading = decoder(image(), inputs, targets, lengths, **looks)
+    weights = reward * p.detach() * len(every)  # the loss is a mean over captions
+    estimate = loss(reading, weights, VOCABULARY, maximum_length=longest, temperature=heat)
+    found = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
+    compared = 0
+    for mine, theirs in zip(found, exact, strict=True):
+        if theirs is not None and mine is not None:
+            torch.testing.assert_close(-mine, theirs, atol=1e-10, rtol=1e-6)
+            compared += int(theirs.abs().max() > 1e-6)
+    assert compared > 8
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
+    decoder, hard, heat = tiny(mode, 1.5), mode == "hard", 0.8
+    count = 6000
+    chosen = torch.ones(1, count, dtype=torch.bool) if hard else None
+    generator = torch.Generator().manual_seed(1)
+    how: dict[str, Any] = {"captions": count, "maximum_length": 2, "temperature": heat}
+    drawn, places = sample(decoder, image(), VOCABULARY, chosen=chosen, generator=generator, **how)
+    assert (places is not None) == hard
+    said = [tuple(words) for words in drawn[0]]
+    likely: dict[tuple[int, ...], float] = {}
+    for words, places in outcomes(2, hard):
+        likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, places, 2, heat).detach())
+    assert sum(likely.values()) == pytest.approx(1)
+    for words, p in likely.items():
+        assert abs(said.count(words) / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9
+    assert len(set(said)) == 7
+
+
+def test_greedy_is_the_likeliest_word_each_time() -> None:
+    decoder = tiny()
+    words = sample(decoder, image(), VOCABULARY, captions=1, maximum_length=3, greedy=True)[0][0][0]
+    shared, own = decoder.begin(image())
+    last, expected = VOCABULARY.start, []
+    for _ in range(3):
+        logits, own, _ = decoder.step(shared, own, torch.tensor([[last]]))
+        last = max((END, RED, DOT), key=lambda word: float(logits[0, 0, word].detach()))
+        if last == END:
+            break
+        expected.append(last)
+    assert words == expected
+
+
+def test_leaving_one_out_advantages_sum_to_zero_for_every_image() -> None:
+    rewards = np.random.default_rng(0).random((6, 5))
+    found = advantages(rewards, None)
+    assert np.allclose(found.sum(1), 0)
+    assert found[2, 3] == pytest.approx(rewards[2, 3] - np.delete(rewards[2], 3).mean())
+
+
+def test_greedy_advantages_are_what_is_gained_over_the_greedy_caption() -> None:
+    rewards, greedy = np.array([[1.0, 3.0], [0.0, 5.0]]), np.array([[2.0], [4.0]])
+    assert advantages(rewards, greedy).tolist() == [[-1, 1], [-4, 1]]
+
+
+COLOURS = ("red", "green", "blue", "white")
+WORDS = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "a", "dot", "on", "sheet", *COLOURS))
+
+
+def toy() -> tuple[Corpus, Tensor]:
+    """Four images, each described in its own colour, twice."""
+    sentences = [[WORDS.encode(f"a {c} dot"), WORDS.encode(f"a {c} dot on a sheet")] for c in COLOURS]
+    flat = [words for pair in sentences for words in pair]
+    start = np.cumsum([0, *map(len, flat)])
+    corpus = Corpus(np.concatenate(flat).astype(np.int32), start, np.arange(0, 9, 2))
+    return corpus, torch.randn(4, 3, 6, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+@pytest.mark.parametrize("baseline", ["leave_one_out", "greedy"])
+def test_the_reward_rises(mode: str, baseline: str) -> None:
+    torch.manual_seed(0)
+    settings = {
+        "attention": {"mode": mode, "size": 8},
+        "annotation_size": None,
+        "embedding_size": 16,
+        "hidden_size": 32,
+    }
+    decoder = Decoder(ModelSettings.model_validate(settings), 6, len(WORDS)).eval()
+    corpus, annotations = toy()
+    scst = SelfCriticalSettings.model_validate(
+        {"start_epoch": 0, "samples": 8, "baseline": baseline, "maximum_length": 6}
+    )
+    critic = SelfCritical(scst, decoder, WORDS, corpus)
+    optimizer = torch.optim.Adam(decoder.parameters(), lr=0.03)
+    generator = torch.Generator().manual_seed(0)
+    images, rewards = np.arange(4), []
+    for _ in range(90):
+        chosen = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
+        drawn = critic.draw(annotations, images, chosen, generator)
+        rewards.append(drawn.mean_reward)
+        batch = [torch.from_numpy(x) for x in tensors(drawn.words, WORDS)]
+        reading = decoder(annotations, *batch, chosen=drawn.chosen, places=drawn.places)
+        critic.loss(reading, drawn, places_weight=0.2).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    early, late = np.mean(rewards[:3]), np.mean(rewards[-10:])  # it learns within ten steps
+    assert late > 3 * early
+    assert late > 1.0
+    said, _ = sample(decoder, annotations, WORDS, captions=1, maximum_length=6, greedy=True)
+    hits = [colour in WORDS.decode(words[0]).split() for colour, words in zip(COLOURS, said, strict=True)]
+    assert sum(hits) >= 3
+
+
+def test_draws_keep_together_when_the_longest_comes_first() -> None:
+    """The loss of reordered draws is the loss of the draws as they came."""
+    decoder, words = tiny("hard", 1.5), [[[RED], [DOT, RED], []]]
+    places = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
+    chosen, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
+    came = Draws(words, places, chosen, weights, 0.0)
+    first = longest_first(came)
+    assert first.words == [[[DOT, RED], [RED], []]]
+    losses = []
+    for drawn in (came, first):
+        batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
+        reading = decoder(image(), *batch, chosen=drawn.chosen, places=drawn.places)
+        losses.append(float(loss(reading, drawn.advantages.flatten(), VOCABULARY, maximum_length=2).detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+
+
+def test_rewards_are_each_images_own() -> None:
+    corpus, _ = toy()
+    scst = SelfCriticalSettings(start_epoch=0)
+    critic = SelfCritical(scst, tiny(), WORDS, corpus)
+    red, blue = WORDS.encode("a red dot"), WORDS.encode("a blue dot")
+    found = critic._rewards([[red, blue], [red, blue]], np.array([0, 2]))
+    assert found[0, 0] == pytest.approx(found[1, 1])
+    assert found[0, 1] == pytest.approx(found[1, 0])
+    assert found[0, 0] > 2 * found[0, 1]
+
+
+@pytest.mark.skipif(not is_installed(), reason="METEOR's files are not installed")
+def test_the_reward_is_the_weighted_sum_of_scores() -> None:
+    corpus, _ = toy()
+    words, images = [[WORDS.encode("a red dot on a sheet"), WORDS.encode("a red")]], np.array([0])
+
+    def rewards(**weights: float) -> Any:
+        scst = SelfCriticalSettings.model_validate({"start_epoch": 0, "reward": weights})
+        return SelfCritical(scst, tiny(), WORDS, corpus)._rewards(words, images)
+
+    alone = [rewards(cider=1), rewards(cider=0, bleu=1), rewards(cider=0, meteor=1)]
+    assert all(found[0, 0] > found[0, 1] > 0 for found in alone)
+    mixed = rewards(cider=0.5, bleu=2, meteor=3)
+    np.testing.assert_allclose(mixed, 0.5 * alone[0] + 2 * alone[1] + 3 * alone[2])
+    np.testing.assert_allclose(rewards(), alone[0])
+
+
+def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captions are drawn from, and read with, the same annotations, and gradients go through them to the tail."""
+    from captioner.train.trainer import Loop
+
+    calls = [0]
+    real, real_loss = Encoder.tail, Loop._critical_loss
+
+    def spy(self: Encoder, grid: Tensor) -> Tensor:
+        calls[-1] += 1
+        return real(self, grid)
+
+    def spy_loss(self: Loop, *args: Any) -> Tensor:
+        calls.append(0)
+        found = real_loss(self, *args)
+        calls.append(0)  # validation's go here
+        return found
+
+    monkeypatch.setattr(Encoder, "tail", spy)
+    monkeypatch.setattr(Loop, "_critical_loss", spy_loss)
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
+    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
+    start(config, folder=tmp_path / "run", device="cpu")
+    assert calls[1::2] == [1] * 4
+    run = load_last(tmp_path / "run")
+    before, after = Encoder(run.config.encoder).state_dict(), run.network.encoder.state_dict()
+    assert any(not torch.equal(before[name], after[name]) for name in after if name.startswith("stages.stage3."))
+
+
+def test_missing_files_of_meteor_are_told_before_the_first_epoch(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    load_resources.cache_clear()
+    scst = {"start_epoch": 1, "reward": {"meteor": 1.0}}
+    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
+    with pytest.raises(CaptionerError, match="METEOR needs the package pycocoevalcap"):
+        start(config, folder=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
+    dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from captioner.train.trainer import Loop
+
+    modes: list[bool] = []
+    drawing: list[bool] = []
+    real, real_draw = Loop._read, SelfCritical.draw
+
+    def spy_draw(self: SelfCritical, *args: Any) -> Draws:
+        drawing.append(self.decoder.training)
+        return real_draw(self, *args)
+
+    def spy(self: Loop, *args: Any, **how: Any) -> Any:
+        modes.append(self.network.decoder.training)
+        return real(self, *args, **how)
+
+    monkeypatch.setattr(Loop, "_read", spy)
+    monkeypatch.setattr(SelfCritical, "draw", spy_draw)
+    scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": dropout}
+    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
+    start(config, folder=tmp_path / "run", device="cpu")
+    rows = [row for row in making.rows(tmp_path / "run") if "validation" not in row]
+    assert "nll" in rows[0]
+    assert "reward" not in rows[0]
+    assert rows[1]["reward"] >= 0
+    assert rows[1]["rate"] == pytest.approx(0.01 * 4 / 100)  # the fourth step of the stage's warm-up
+    assert modes == [True] * 4 + [dropout] * 4
+    assert drawing == [False] * 4
+
+
+def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:
+    scst = {"start_epoch": 0, "samples": 2, "references": 9}
+    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst)
+    with pytest.raises(CaptionerError, match=r"no training image has 9 captions \(training\.scst\.references\)"):
+        start(config, folder=tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("decoder", ["lstm", "transformer"])
+def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(decoder: str) -> None:
+    """Sampling goes word by word and reading over whole captions: the same words must be as likely in both."""
+    torch.manual_seed(0)
+    width = 64
+    settings: dict[str, Any] = {"embedding_size": width, "hidden_size": width, "annotation_size": width}
+    if decoder == "transformer":
+        plain = {"score": "scaled_dot", "gate": False, "heads": 4, "size": width}
+        settings |= {"decoder": decoder, "attention": plain, "layers": 2}
+    network = {"lstm": Decoder, "transformer": TransformerDecoder}[decoder](
+        ModelSettings.model_validate(settings), 8, len(VOCABULARY), (2, 2)
+    ).eval()
+    sentences = [[[RED, DOT] * 8]]
+    inputs, targets, lengths = (torch.from_numpy(x) for x in tensors(sentences, VOCABULARY))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        annotations = torch.randn(1, 4, 8)
+        read = network(annotations, inputs, targets, lengths).logits.float().log_softmax(-1)
+        shared, own = network.begin(annotations)
+        if decoder == "transformer":
+            assert own["time"].dtype == torch.float32  # whole numbers above 256 are not all there in bfloat16
+        for t, word in enumerate(inputs[0, 0]):
+            logits, own, _ = network.step(shared, own, word.view(1, 1))
+            torch.testing.assert_close(logits[0, 0].float().log_softmax(-1), read[t], atol=0.02, rtol=0.02)
+
+
+@pytest.mark.skipif(not works_on_cpu("bfloat16"), reason="bfloat16 ends in an illegal instruction on this processor")
+def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shapes: Path, tmp_path: Path) -> None:
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": True}
+    how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3", "training__tune": {"depthwise": False}}
+    config = making.write(
+        tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, training__precision="bfloat16", **how
+    )
+    start(config, folder=tmp_path / "run", device="cpu")
+    run = load_last(tmp_path / "run")
+    before = Encoder(run.config.encoder).state_dict()
+    after = run.network.encoder.state_dict()
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    weights = {name for name in after if name.startswith("stages.stage3.") and name.endswith((".weight", ".bias"))}
+    assert moved == {name for name in weights if not name.endswith("depthwise.0.weight")}
+
+    with pytest.raises(CaptionerError, match=r"the checkpoint's optimiser moved other weights"):
+        start(None, ["training.tune.depthwise=true", "training.epochs=2"], resume=tmp_path / "run", device="cpu")

@@ -1,0 +1,480 @@
+"""The loop in one process: every setting reaches what it is for, and a run learns what it is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch import Tensor
+
+from captioner.errors import CaptionerError, UsageError
+from captioner.model import loss as objective
+from captioner.train import checkpoint
+from captioner.train import precision as precision_module
+from captioner.train import trainer as loops
+from captioner.train.corpus import StepPlan
+from captioner.train.distributed import Team
+from captioner.train.ema import Average
+from captioner.train.precision import works_on_cpu
+from captioner.train.setup import make_optimizer, prepare
+from captioner.train.start import start
+from captioner.train.trainer import Loop
+from tests.train import making
+
+ALONE = Team(0, 1, torch.device("cpu"))
+NO_DROPOUT = {"model__dropout": 0.0}
+STEADY = {"training__schedule": {"name": "constant", "warmup": 0}}
+
+
+def run(shapes: Path, folder: Path, **changes: Any) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """Train; the last weights and the lines of metrics."""
+    config = making.write(folder.with_suffix(".yaml"), shapes, **changes)
+    start(config, folder=folder, device="cpu")
+    return checkpoint.part(checkpoint.read(folder / checkpoint.LAST)[0], "network"), making.rows(folder)
+
+
+def training(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if "validation" not in row]
+
+
+@pytest.fixture
+def plain_descent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights move by the gradient itself, so that equal gradients show as equal weights."""
+
+    def make(config: Any, setup: Any) -> torch.optim.Optimizer:
+        groups = make_optimizer(config, setup).param_groups
+        return torch.optim.SGD([{"params": g["params"], "share": g["share"]} for g in groups], lr=1.0)
+
+    monkeypatch.setattr(loops, "make_optimizer", make)
+
+
+# --- a run from outside -----------------------------------------------------------------------------------------
+
+
+def test_a_run_folder_holds_all_that_is_promised(shapes: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    _, rows = run(shapes, folder, training__validation={"samples": 1, "beam": 2, "maximum_length": 8})
+    assert [row["step"] for row in rows] == [4, 4, 8, 8]
+    assert [row["epoch"] for row in rows] == [1, 1, 2, 2]
+    assert set(rows[0]) == {"step", "epoch", "rate", "nll", "gradient", "loss", "coverage", "entropy"}
+    assert {"BLEU-4", "CIDEr"} <= set(rows[1]["validation"])
+    events = b"".join(file.read_bytes() for file in (folder / "board").iterdir())
+    for tag in (b"train/loss", b"validation/CIDEr", b"attention/shapes_000017.png", b"captions"):
+        assert tag in events
+    best = json.loads((folder / "best" / "scores.json").read_text())
+    assert best["scores"] == next(
+        row["validation"] for row in rows if row["step"] == best["step"] and "validation" in row
+    )
+    timing = [json.loads(line) for line in (folder / "timing.jsonl").read_text().splitlines()]
+    assert [row["steps"] for row in timing] == [4, 4]
+    assert all(row["captions_per_second"] > 0 and 0 <= row["outside_share"] < 1 for row in timing)
+
+
+def test_a_run_memorises_what_it_is_shown(tmp_path: Path) -> None:
+    """Eight images with one caption each; their copies are captioned free-running, word by word right."""
+    data = making.draw(tmp_path / "data", 10)
+    content = json.loads((data / "captions_train.json").read_text())
+    content["annotations"] = [a for a in content["annotations"] if a["id"] % 10 == 0]  # the first of each image
+    (data / "captions_train.json").write_text(json.dumps(content))
+    shutil.copytree(data / "images", data / "copies")
+    (data / "captions_val.json").write_text(json.dumps(content))
+    _, rows = run(
+        data,
+        tmp_path / "run",
+        **NO_DROPOUT,
+        data__val=[{"captions": "captions_val.json", "images": "copies"}],
+        model__hidden_size=64,
+        model__annotation_size=64,
+        model__embedding_size=32,
+        encoder__annotations=["stage5"],
+        training__epochs=60,
+        training__images=8,
+        training__optimizer={"learning_rate": 0.01},
+        training__validation={"every": 60, "beam": 1, "samples": 0, "maximum_length": 20},
+    )
+    assert rows[-2]["nll"] < 0.05
+    assert rows[-1]["validation"]["BLEU-4"] > 95
+
+
+def test_an_existing_run_is_not_overwritten_unless_told(shapes: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run(shapes, folder, training__epochs=1)
+    config = folder.with_suffix(".yaml")
+    before = (folder / checkpoint.LAST).read_bytes()
+    with pytest.raises(UsageError, match=f"exists: go on with --resume {folder}, begin anew with --overwrite"):
+        start(config, folder=folder)
+    assert (folder / checkpoint.LAST).read_bytes() == before
+    (folder / "left over").touch()
+    start(config, folder=folder, overwrite=True)
+    assert not (folder / "left over").exists()
+    other = tmp_path / "documents"
+    other.mkdir()
+    (other / "letter.txt").touch()
+    with pytest.raises(UsageError, match=r"not a run folder \(no config.yaml\), it is left alone"):
+        start(config, folder=other, overwrite=True)
+    assert (other / "letter.txt").exists()
+
+
+def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: Path) -> None:
+    config = making.write(tmp_path / "config.yaml", shapes)
+    with pytest.raises(UsageError, match=r"holds no checkpoint \(last.safetensors\)"):
+        start(None, resume=tmp_path)
+    (tmp_path / checkpoint.LAST).touch()
+    with pytest.raises(UsageError, match="leave --config and --overwrite out"):
+        start(config, resume=tmp_path)
+    with pytest.raises(UsageError, match="give --config FILE to begin a run, or --resume RUN"):
+        start(None)
+
+
+# --- when something goes wrong ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
+    what: str, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Loop._loss
+
+    def poisoned(self: Loop, *args: Any) -> Tensor:
+        total = real(self, *args)
+        if self.progress.step == 5:
+            zero = next(iter(self.setup.learnt.values())).sum() * 0
+            total = total * math.nan if what == "loss" else total + torch.sqrt(zero)  # whose slope at 0 is infinite
+        return total
+
+    monkeypatch.setattr(Loop, "_loss", poisoned)
+    folder = tmp_path / "run"
+    with pytest.raises(CaptionerError, match=rf"the {what} became nan at step 5 \(epoch 2, learning rate ") as raised:
+        run(shapes, folder, training__checkpoint_every=1)
+    assert f"the last good checkpoint is {folder / checkpoint.LAST}" in str(raised.value)
+    tensors, state = checkpoint.read(folder / checkpoint.LAST)
+    assert state["step"] == 5
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
+
+
+def test_a_journal_that_can_t_be_written_stops_with_the_last_good_checkpoint(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, row: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("captioner.train.logger._append", full)
+    with pytest.raises(CaptionerError, match=r"step 4: .*No space left on device; the last good checkpoint is"):
+        run(shapes, tmp_path / "run")
+    assert checkpoint.read(tmp_path / "run" / checkpoint.LAST)[1]["step"] == 3
+
+
+def test_resident_memory_stays_flat_over_epochs(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = Loop._validate
+
+    def measured(self: Loop) -> None:
+        real(self)
+        sizes.append(psutil.Process().memory_info().rss)
+
+    monkeypatch.setattr(Loop, "_validate", measured)
+    run(shapes, tmp_path / "run", training__epochs=14)
+    assert sizes[-1] - sizes[3] < 4e6, [round(size / 1e6, 1) for size in sizes]
+
+
+# --- gradients ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("plain_descent")
+def test_two_half_batches_added_up_are_one_whole_batch(shapes: Path, tmp_path: Path) -> None:
+    how = {**NO_DROPOUT, **STEADY, "training__optimizer": {"learning_rate": 0.05, "clip": None}, "training__epochs": 1}
+    whole, rows = run(shapes, tmp_path / "whole", **how, training__images=16)
+    halves, other = run(shapes, tmp_path / "halves", **how, training__images=8, training__accumulate=2)
+    first, _ = run(shapes, tmp_path / "first", **how, training__images=16, training__optimizer__learning_rate=1e-12)
+    for name, value in whole.items():
+        torch.testing.assert_close(halves[name], value, atol=2e-6, rtol=1e-5)
+    moved = [name for name in whole if "decoder" in name and (whole[name] - first[name]).abs().max() > 1e-4]
+    assert len(moved) > 10
+    assert training(rows)[0]["loss"] == pytest.approx(training(other)[0]["loss"], rel=1e-5)
+
+
+@pytest.mark.usefixtures("plain_descent")
+def test_the_gradient_is_clipped_to_the_configured_norm(shapes: Path, tmp_path: Path) -> None:
+    how = {**NO_DROPOUT, **STEADY, "training__epochs": 1, "training__images": 16}
+    steps = {}
+    for clip in (0.25, 1e9):
+        weights, rows = run(
+            shapes, tmp_path / f"{clip}", **how, training__optimizer={"learning_rate": 0.1, "clip": clip}
+        )
+        still, _ = run(shapes, tmp_path / f"{clip}s", **how, training__optimizer={"learning_rate": 1e-12, "clip": clip})
+        names = [name for name in weights if name.startswith("decoder.") and name != "decoder.output.weight"]  # tied
+        steps[clip] = math.sqrt(sum(float((weights[n] - still[n]).square().sum()) for n in names))
+    norm = training(rows)[0]["gradient"]
+    assert norm > 1
+    assert steps[0.25] == pytest.approx(0.1 * 0.25, rel=1e-3)
+    assert steps[1e9] == pytest.approx(0.1 * norm, rel=1e-3)
+
+
+def test_captions_weigh_the_same_in_steps_large_and_small(shapes: Path, tmp_path: Path) -> None:
+    config = making.config(shapes, training__images=4, training__captions=4)
+    found = Loop(config, made(tmp_path / "run"), ALONE, False)
+    shares = {}
+    for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
+        step = StepPlan(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
+        shares[step.captions.size] = found._share(step)
+    assert shares == {16: 1.0, 8: 0.5}
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+# --- settings reach what they are for -----------------------------------------------------------------------------
+
+
+def test_objective_settings_reach_the_objective(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+    real = objective.loss
+
+    def spy(reading: Any, captions: int, **how: Any) -> objective.Loss:
+        seen.append(how)
+        return real(reading, captions, **how)
+
+    monkeypatch.setattr(objective, "loss", spy)
+    run(
+        shapes,
+        tmp_path / "run",
+        model__attention={"mode": "hard", "size": 8},
+        training__epochs=1,
+        training__label_smoothing=0.15,
+        training__doubly_stochastic=0.4,
+        training__hard={"reward": 0.3, "entropy": 0.05, "baseline": 0.8, "expected": 0.25},
+    )
+    assert all(how["label_smoothing"] == 0.15 and how["doubly_stochastic"] == 0.4 for how in seen)
+    assert [how["reward"] for how in seen] == [0.0, 0.3, 0.3, 0.3]  # no reward before there is a baseline
+    assert all(how["entropy"] == 0.05 for how in seen)
+    assert all(how["baseline"] < 0 for how in seen[1:])
+
+
+def test_the_baseline_is_the_moving_average_of_sampled_words(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled: list[list[float]] = []
+    real = objective.loss
+
+    def spy(*args: Any, **how: Any) -> objective.Loss:
+        found = real(*args, **how)
+        sampled.append(found.sampled.tolist())
+        return found
+
+    monkeypatch.setattr(objective, "loss", spy)
+    hard = {"baseline": 0.8, "expected": 0.5}
+    run(shapes, tmp_path / "run", model__attention={"mode": "hard", "size": 8}, training__hard=hard)
+    expected = None
+    for said, words in sampled:
+        assert words > 0
+        mean = said / words
+        expected = mean if expected is None else 0.8 * expected + 0.2 * mean
+    state = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[1]
+    assert state["baseline"] == pytest.approx(expected, rel=1e-12)
+    assert making.rows(tmp_path / "run")[-2]["baseline"] == state["baseline"]
+
+
+def test_scheduled_sampling_grows_epoch_by_epoch(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chances: list[float] = []
+    real = Loop._read
+
+    def spy(self: Loop, *args: Any, **how: Any) -> Any:
+        chances.append(how["own_words"])
+        return real(self, *args, **how)
+
+    monkeypatch.setattr(Loop, "_read", spy)
+    sampling = {"start_epoch": 1, "increase": 0.2, "maximum": 0.3}
+    run(shapes, tmp_path / "run", training__epochs=3, training__images=16, training__scheduled_sampling=sampling)
+    assert chances == pytest.approx([0, 0.2, 0.3])
+
+
+def test_the_rate_follows_warm_up_and_cosine(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "LOG_EVERY", 1)
+    schedule = {"name": "cosine", "warmup": 2, "floor": 0.1}
+    _, rows = run(shapes, tmp_path / "run", training__optimizer={"learning_rate": 0.01}, training__schedule=schedule)
+    wave = [0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * k / 6)) for k in range(6)]
+    assert [row["rate"] for row in training(rows)] == pytest.approx([0.005, 0.01, *(0.01 * w for w in wave)])
+
+
+def test_the_rate_falls_when_the_score_stands_still(shapes: Path, tmp_path: Path) -> None:
+    _, rows = run(
+        shapes,
+        tmp_path / "run",
+        training__epochs=6,
+        training__images=16,
+        training__optimizer={"learning_rate": 1e-9},
+        training__schedule={"name": "plateau", "warmup": 0, "factor": 0.5, "patience": 1},
+    )
+    # The first validation is the best; the second may pass, the third steps down, and so on.
+    assert [row["rate"] / 1e-9 for row in training(rows)] == pytest.approx([1, 1, 1, 0.5, 0.5, 0.25])
+
+
+def test_optimisers_are_torchs_and_the_tail_has_its_own_rate(shapes: Path) -> None:
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
+    for name, kind in kinds.items():
+        settings = {"name": name, "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]}
+        config = making.config(
+            shapes,
+            encoder__tail="stage3",
+            training__optimizer=settings,
+            training__tune={"learning_rate": 0.3},
+        )
+        setup = prepare(config, ALONE)
+        optimizer = make_optimizer(config, setup)
+        assert type(optimizer) is kind
+        assert [group["share"] for group in optimizer.param_groups] == [1.0, 0.3]
+        assert all(group["weight_decay"] == 0.1 for group in optimizer.param_groups)
+        if name != "rmsprop":
+            assert all(tuple(group["betas"]) == (0.8, 0.9) for group in optimizer.param_groups)
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        assert {id(p) for p in held} == {id(p) for p in setup.learnt.values()}
+
+
+def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp_path: Path) -> None:
+    how = {"encoder__tail": "stage3", "encoder__annotations": ["stage4"], "training__images": 8}
+    tune = {"start_epoch": 1, "from_stage": "stage4"}
+    first, _ = run(shapes, tmp_path / "first", **how, training__epochs=1, training__tune=tune)
+    both, _ = run(shapes, tmp_path / "both", **how, training__epochs=2, training__tune=tune)
+    torch.manual_seed(3)
+    began = prepare(making.config(shapes, **how), ALONE).network.state_dict()
+    moved = {name for name in both if name.startswith("encoder.") and not torch.equal(both[name], began[name])}
+    assert moved
+    assert all(name.startswith("encoder.stages.stage4.") for name in moved)
+    assert not any("running" in name or "tracked" in name for name in moved)  # batch-norm statistics
+    assert all(torch.equal(first[name], began[name]) for name in first if name.startswith("encoder."))
+
+
+def test_a_stage_to_tune_from_that_doesn_t_exist_is_named(shapes: Path) -> None:
+    config = making.config(shapes, encoder__tail="stage3", training__tune={"from_stage": "stage9"})
+    with pytest.raises(UsageError, match=r"unknown stage .*training\.tune\.from_stage.*'stage9'\. Did you mean 'stage"):
+        prepare(config, ALONE)
+
+
+def test_an_empty_trunk_is_fine_tuned_from_augmented_pixels(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from captioner.train import grids as sources
+
+    draws: list[tuple[float, ...]] = []
+    real = sources.augment
+
+    def spy(image: Any, drawn: Any) -> Any:
+        draws.append(tuple(drawn))
+        return real(image, drawn)
+
+    monkeypatch.setattr(sources, "augment", spy)
+    how = {"encoder__tail": "stem", "encoder__annotations": ["stage2"]}
+    weights, _ = run(shapes, tmp_path / "run", **how)
+    torch.manual_seed(3)
+    began = prepare(making.config(shapes, **how), ALONE).network.state_dict()
+    assert not torch.equal(weights["encoder.stages.stem.0.weight"], began["encoder.stages.stem.0.weight"])
+    assert torch.equal(weights["encoder.stages.stem.1.running_mean"], began["encoder.stages.stem.1.running_mean"])
+    assert len(draws) == len(set(draws)) == 32  # 16 images, two epochs; none in validation
+    run(shapes, tmp_path / "plain", **how, training__augment=False)
+    assert len(draws) == 32
+
+
+def test_augmentation_crops_little_and_mirrors_half_the_time() -> None:
+    from PIL import Image
+
+    from captioner.train.grids import augment
+
+    across = np.tile(np.arange(100, dtype=np.uint8), (80, 1))
+    image = Image.fromarray(np.stack([across] * 3, -1))
+    whole = augment(image, np.array([1.0, 1.0, 0.5, 0.5, 0.9]))
+    assert whole.size == (100, 80)
+    assert np.array_equal(np.asarray(whole), np.asarray(image))
+    small = np.asarray(augment(image, np.array([0.0, 0.0, 1.0, 0.0, 0.1])))
+    assert small.shape == (60, 75, 3)
+    assert small[0, 0, 0] == 99  # the right part, mirrored
+    assert small[0, -1, 0] == 25
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_autocast_runs_and_comes_close(precision: str, shapes: Path, tmp_path: Path) -> None:
+    if not works_on_cpu(precision):
+        pytest.skip(f"{precision} ends in an illegal instruction on this processor")
+    how = {**NO_DROPOUT, "training__epochs": 1}
+    exact, rows = run(shapes, tmp_path / "exact", **how)
+    mixed, other = run(shapes, tmp_path / "mixed", **how, training__precision=precision)
+    loss, found = training(rows)[0]["loss"], training(other)[0]["loss"]
+    assert found != loss
+    assert found == pytest.approx(loss, rel=0.02)
+    assert all(mixed[name].dtype == value.dtype for name, value in exact.items())
+
+
+def test_a_precision_that_kills_the_process_is_refused(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for probe, why in (
+        ("import os; os.abort()", "bfloat16 ends in an illegal instruction"),
+        ("raise OSError('no torch')", r"bfloat16 doesn't work here \(OSError: no torch\)"),
+    ):
+        monkeypatch.setattr(precision_module, "_PROBE", probe + "  # {kind}")
+        precision_module.trial.cache_clear()
+        try:
+            with pytest.raises(UsageError, match=why):
+                run(shapes, tmp_path / "run", training__precision="bfloat16")
+        finally:
+            precision_module.trial.cache_clear()
+
+
+def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[torch.nn.Module] = []
+
+    def spy(module: torch.nn.Module, *, dynamic: bool) -> torch.nn.Module:
+        assert dynamic  # captions differ in length from step to step
+        compiled.append(module)
+        return module
+
+    monkeypatch.setattr(torch, "compile", spy)
+    run(shapes, tmp_path / "run", training__epochs=1, training__compile=True)
+    assert [type(module) for module in compiled] == [loops.Reader]
+
+
+def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
+    setup = prepare(making.config(shapes, training__limit=5, training__validation={"images": 1}), ALONE)
+    captions = json.loads((shapes / "captions_train.json").read_text())["annotations"][:20]
+    numbers = [numbers for image in range(5) for numbers in setup.corpus.captions_of(image)]
+    assert [setup.vocabulary.decode(words) for words in numbers] == [caption["caption"] for caption in captions]
+    assert len(setup.corpus) == 5
+    assert len(setup.val_set) == 1
+
+
+# --- the average --------------------------------------------------------------------------------------------------
+
+
+def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path) -> None:
+    setup = prepare(making.config(shapes), ALONE)
+    average = Average(setup, 0.5)
+    name, weight = next(iter(setup.learnt.items()))
+    with torch.no_grad():
+        weight.fill_(2.0)
+        average.tensors[name].fill_(1.0)
+        average.update(0)  # a young average: decay min(0.5, 1 / 10)
+        torch.testing.assert_close(average.tensors[name], torch.full_like(weight, 0.1 * 1 + 0.9 * 2))
+        average.tensors[name].fill_(1.0)
+        average.update(1000)
+        torch.testing.assert_close(average.tensors[name], torch.full_like(weight, 1.5))
+    with average.swapped_in():
+        assert float(weight.detach().mean()) == 1.5
+    assert float(weight.detach().mean()) == 2.0
+    assert Average(setup, None).tensors == {}
+
+
+def test_the_best_model_is_the_average(shapes: Path, tmp_path: Path) -> None:
+    run(shapes, tmp_path / "run", training__epochs=1, training__ema=0.9)
+    held, _ = checkpoint.read(tmp_path / "run" / checkpoint.LAST)
+    best, _ = checkpoint.read(tmp_path / "run" / "best" / "model.safetensors")
+    for name, value in checkpoint.part(held, "average").items():
+        assert torch.equal(best[name], value)
+    assert not torch.equal(best["decoder.embedding.weight"], held["network.decoder.embedding.weight"])
