@@ -12,6 +12,7 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.images.reading import Picture, read
 from captioner.overlay import colours, geometry
 
+MIDDLE_GREY = (140, 140, 140)
 LEAST_TOP = 4.0  # the scale never ends lower: maps that are all flat are drawn flat and dark, not blown up
 
 
@@ -59,7 +60,7 @@ def mute(image: Image.Image) -> Image.Image:
     return image.convert("L").point(_MUTED).convert("RGB")
 
 
-_MUTED = [round(0.85 * grey + 0.15 * 140) for grey in range(256)]
+_MUTED = [round(0.85 * grey + 0.15 * MIDDLE_GREY[0]) for grey in range(256)]
 
 
 def paint(muted: Image.Image, word: Word, top: float, style: Style) -> Image.Image:
@@ -81,7 +82,7 @@ def legend(width: int, height: int, style: Style) -> Image.Image:
     """The ramp from left to right, as it looks over a middling grey."""
     levels = np.linspace(0, 255, width).astype(np.uint8)
     heat = Image.fromarray(np.repeat(levels[None], height, axis=0))
-    return _laid_over(Image.new("RGB", (width, height), (140, 140, 140)), heat, style.opacity)
+    return _laid_over(Image.new("RGB", (width, height), MIDDLE_GREY), heat, style.opacity)
 
 
 def palette(style: Style, levels: int, greys: int) -> list[tuple[int, int, int]]:
