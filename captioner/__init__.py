@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from captioner.captioning import Captioner
     from captioner.errors import CaptionerError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Caption", "Captioner", "CaptionerError", "Word"]
 
 _HOME = {

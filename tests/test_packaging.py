@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import captioner
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,7 +63,7 @@ def test_every_requirement_has_an_exact_version_within_its_range() -> None:
     exact = {canonicalize_name(line.name): next(iter(line.specifier)) for line in constraints()}
     assert all(specifier.operator == "==" for specifier in exact.values())
     environment = default_environment()
-    for text in [*PROJECT["dependencies"], *EXTRAS["train"], *EXTRAS["dev"]]:
+    for text in [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]:
         requirement = Requirement(text)
         if requirement.name == "captioner":
             continue
@@ -84,8 +87,9 @@ def test_constraints_leave_an_older_python_free_where_a_version_does_not_run_on_
             assert applies <= runs, f"{line.name}: needs Python {needs}"
 
 
-def test_the_dev_extra_holds_the_train_extra() -> None:
-    assert "captioner[train]" in EXTRAS["dev"]
+def test_the_dev_extra_holds_the_other_extras() -> None:
+    (own,) = (Requirement(line) for line in EXTRAS["dev"] if line.startswith("captioner"))
+    assert own.extras == set(EXTRAS) - {"dev"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -209,3 +213,56 @@ def test_the_wheel_holds_every_file_of_the_package(built: dict[bool, tuple[set[s
 def test_the_licence_is_apache_2() -> None:
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")[:200]
+
+
+def test_the_version_is_the_same_in_the_package_the_changelog_and_the_citation() -> None:
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    version, date = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", changelog, re.MULTILINE)[0]
+    assert version == captioner.__version__ == citation["version"]
+    assert date == citation["date-released"]
+
+
+# From the schema of the Citation File Format 1.2.0.
+CFF_KEYS = (
+    "abstract authors cff-version commit contact date-released doi identifiers keywords license license-url message "
+    "preferred-citation references repository repository-artifact repository-code title type url version"
+)
+CFF_REFERENCE_KEYS = (
+    "abbreviation abstract authors collection-doi collection-title collection-type commit conference contact copyright "
+    "date-published doi edition editors end identifiers isbn issn issue journal keywords languages license location "
+    "month notes number pages publisher repository-code section start status title type url version volume year"
+)
+
+
+def test_the_citation_file_uses_the_keys_of_its_format() -> None:
+    yaml = pytest.importorskip("yaml")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation) <= set(CFF_KEYS.split())
+    assert citation["license"] == PROJECT["license"]
+    assert citation["url"] == PROJECT["urls"]["Homepage"]
+    for reference in citation["references"]:
+        assert {"type", "title", "authors"} <= set(reference) <= set(CFF_REFERENCE_KEYS.split())
+
+
+def test_continuous_integration_runs_the_supported_pythons() -> None:
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["test"]
+    prefix = "Programming Language :: Python :: "
+    supported = [line.removeprefix(prefix) for line in PROJECT["classifiers"] if line.startswith(f"{prefix}3.")]
+    assert job["strategy"]["matrix"]["python"] == supported
+    assert PROJECT["requires-python"] == f">={supported[0]}"
+    assert {"run": ".ci/run"} in job["steps"]
+
+
+def test_pre_commit_runs_what_the_check_script_runs() -> None:
+    yaml = pytest.importorskip("yaml")
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = {hook["id"]: hook["entry"].split()[0] for entry in config["repos"] for hook in entry["hooks"]}
+    assert hooks == {
+        "ruff": ".venv-test/bin/ruff",
+        "ruff-format": ".venv-test/bin/ruff",
+        "mypy": ".venv-test/bin/mypy",
+    }
