@@ -20,7 +20,7 @@ class Word:
     log_probability: float
     alpha: NDArray[np.float32]  # (rows, cols), sums to 1
     gate: float = 1.0  # beta_t: how much of the context the decoder let in
-    place: tuple[int, int] | None = None  # (row, col) a hard model looked at, where it chose one
+    cell: tuple[int, int] | None = None  # (row, col) that a hard model attended to, where it selected one
 
     @property
     def probability(self) -> float:

@@ -275,7 +275,7 @@ def caption_of(
             log_probability=float(found.log_probabilities[i]),
             alpha=found.alphas[i].reshape(rows, cols),
             gate=float(found.gates[i]),
-            place=None if found.places is None else divmod(int(found.places[i]), cols),
+            cell=None if found.cells is None else divmod(int(found.cells[i]), cols),
         )
         for i, text in enumerate(texts)
     ]

@@ -86,7 +86,7 @@ class Hypothesis:
     log_probabilities: NDArray[np.float32]  # (n,)
     alphas: NDArray[np.float32]  # (n, L)
     gates: NDArray[np.float32]  # (n,)
-    places: NDArray[np.int64] | None  # (n,): the cells a hard model chose
+    cells: NDArray[np.int64] | None  # (n,): the cells that a hard model selected
 
 
 def search_note(beam: int, length_power: float, repeat_penalty: float) -> str:

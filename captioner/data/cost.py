@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grid:
-    """What is cached of an image: rows x cols places with so many channels."""
+    """What is cached of an image: rows x cols cells with so many channels."""
 
     name: str
     rows: int
@@ -37,7 +37,7 @@ class Decoder:
     images: int = 32  # B
     captions: int = 5  # K
     length: int = 13  # words of a caption with its end, on average
-    places: int = 64  # L
+    cells: int = 64  # L
     channels: int = 1280  # D, as the encoder gives them
     annotation_size: int = 512  # projected
     attention_size: int = 256  # A
@@ -67,10 +67,10 @@ class Decoder:
         A trained tail of the encoder comes on top.
         """
         words = self.images * self.captions * self.length
-        attention = words * self.places * (self.attention_size + 2)
+        attention = words * self.cells * (self.attention_size + 2)
         lstm = words * (6 * self.hidden_size + self.embedding_size + 2 * self.annotation_size)
         output = words * (2 * self.vocabulary + 2 * self.embedding_size)
-        grid = self.images * self.places * (self.channels + 2 * self.annotation_size + self.attention_size)
+        grid = self.images * self.cells * (self.channels + 2 * self.annotation_size + self.attention_size)
         return 4 * (attention + lstm + output + grid)
 
 

@@ -32,10 +32,10 @@ STILL = 0.05
 
 def seen(word: Word) -> Map:
     """Where a word looked: the place a hard model chose, otherwise alpha."""
-    if word.place is None:
+    if word.cell is None:
         return word.alpha.astype(np.float64)
     single = np.zeros(word.alpha.shape)
-    single[word.place] = 1.0
+    single[word.cell] = 1.0
     return single
 
 

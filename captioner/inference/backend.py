@@ -54,7 +54,7 @@ class Step:
     state: State
     alpha: NDArray[np.float32]  # (B, K, L)
     gate: NDArray[np.float32]  # (B, K)
-    place: NDArray[np.int64] | None = None  # (B, K): the cell a hard model chose, where it chose one
+    cell: NDArray[np.int64] | None = None  # (B, K): the cell that a hard model selected, where it did
 
 
 def checksums(pixels: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -26,7 +26,7 @@ def arrays(caption: Caption) -> dict[str, NDArray[Any]]:
         "log_probability": np.array([word.log_probability for word in words], np.float64),  # (T,)
         "gate": np.array([word.gate for word in words], np.float64),
         "entropy": np.array([word.entropy for word in words], np.float64),
-        "place": np.array([word.place or (-1, -1) for word in words], np.int64).reshape(-1, 2),  # (T, 2)
+        "cell": np.array([word.cell or (-1, -1) for word in words], np.int64).reshape(-1, 2),  # (T, 2)
         "score": np.array(caption.score),
         "alternatives": np.array([other.text for other in caption.alternatives], dtype=np.str_),
         "alternative_scores": np.array([other.score for other in caption.alternatives], np.float64),

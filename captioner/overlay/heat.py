@@ -39,7 +39,7 @@ def likeliest(caption: Caption) -> Caption:
 
     def placed(word: Word) -> Word:
         row, col = divmod(int(np.argmax(word.alpha)), word.alpha.shape[1])
-        return word if word.place is not None else replace(word, place=(row, col))
+        return word if word.cell is not None else replace(word, cell=(row, col))
 
     others = tuple(likeliest(other) for other in caption.alternatives)
     return replace(caption, words=tuple(map(placed, caption.words)), alternatives=others)
@@ -73,8 +73,8 @@ def paint(muted: Image.Image, word: Word, top: float, style: Style) -> Image.Ima
         levels = np.clip(strip * np.float32(255 / top) + 0.5, 0, 255).astype(np.uint8)
         heat.paste(Image.fromarray(levels), (0, first))
     painted = _laid_over(muted, heat, style.opacity)
-    if word.place is not None:
-        mark(painted, word.place, word.alpha.shape[0], word.alpha.shape[1])
+    if word.cell is not None:
+        mark(painted, word.cell, word.alpha.shape[0], word.alpha.shape[1])
     return painted
 
 

@@ -14,7 +14,7 @@
     const find = (name) => root.querySelector(name);
     return {
       ...track, root, chosen: 0, buttons: [], muted: null,
-      stage: find(".stage"), image: find("img"), canvas: find("canvas"), mark: find(".mark.place"),
+      stage: find(".stage"), image: find("img"), canvas: find("canvas"), mark: find(".mark.cell"),
       here: find(".mark.here"), sentence: find(".sentence"), facts: find(".facts"), others: document.getElementById(`others-${i}`),
     };
   });
@@ -125,7 +125,7 @@
       track.mark.hidden = true;
       if (word) {
         paint(track, word, high);
-        if (word.place) box(track.mark, sentence, ...word.place);
+        if (word.cell) box(track.mark, sentence, ...word.cell);
       }
       if (track.here.hidden) {
         track.facts.replaceChildren();

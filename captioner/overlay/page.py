@@ -118,7 +118,7 @@ def _track(number: int, model: str, caption: Caption, image: Image.Image, count:
 {heading}<div class="stage" tabindex="0" role="application"
  aria-label="{escape(label)}. Arrow keys move over it and tell which words looked there.">
 <img{source} width="{image.width}" height="{image.height}" alt="{escape(caption.text or "(no words)")}">
-<canvas aria-hidden="true"></canvas><span class="mark place" hidden></span><span class="mark here" hidden></span>
+<canvas aria-hidden="true"></canvas><span class="mark cell" hidden></span><span class="mark here" hidden></span>
 </div>
 <div class="sentence" role="toolbar" aria-label="Words of the caption"></div>
 <p class="facts"></p>
@@ -198,7 +198,7 @@ def _sentence(caption: Caption) -> dict[str, Any]:
                 "gate": _finite(word.gate),
                 "spread": _finite(spread(word)),
                 "where": whereabouts(word),
-                "place": word.place,
+                "cell": word.cell,
                 "alpha": np.rint(word.alpha.ravel().astype(np.float64) * UNIT).astype(int).tolist(),
             }
             for word in caption.words

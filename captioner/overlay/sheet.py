@@ -215,7 +215,7 @@ def _notes(captions: Named, style: Style, room: float) -> list[str]:
         "p: probability of the word.",
         "gate: how much of what it saw the model let in.",
     ]
-    if any(word.place is not None for _, caption in captions for word in caption.words):
+    if any(word.cell is not None for _, caption in captions for word in caption.words):
         notes.append("Outlined: the place it chose, or found likeliest.")
     return lettering.wrap("  ".join(notes), 12, room)
 

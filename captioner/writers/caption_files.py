@@ -168,7 +168,7 @@ def _figures(caption: Caption) -> dict[str, float]:
 def _word(word: Word) -> dict[str, Any]:
     values: dict[str, Any] = {"text": word.text, "log_probability": round(word.log_probability, 6)}
     values |= {"gate": round(word.gate, 6), "entropy": round(word.entropy, 6)}
-    return values | ({"place": list(word.place)} if word.place else {})
+    return values | ({"cell": list(word.cell)} if word.cell else {})
 
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:

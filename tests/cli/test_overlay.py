@@ -115,15 +115,15 @@ def test_two_models_stand_side_by_side_and_the_hard_one_shows_places(captioner, 
     assert code == 0
     soft, hard = data(tmp_path / "out" / "one.html")["tracks"]
     assert (soft["model"], hard["model"]) == ("default", "hard")
-    places = [word["place"] for word in hard["sentences"][0]["words"]]
+    places = [word["cell"] for word in hard["sentences"][0]["words"]]
     assert all(place is not None for place in places)
-    assert all(word["place"] is None for word in soft["sentences"][0]["words"])
+    assert all(word["cell"] is None for word in soft["sentences"][0]["words"])
 
 
 def test_a_hard_model_that_used_the_expectation_still_shows_its_likeliest_places(captioner, photos, tmp_path):
     captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz", "-m", "hard", "--look", "expected")
     with np.load(tmp_path / "out" / "one.npz") as arrays:
-        for alpha, (row, col) in zip(arrays["alpha"], arrays["place"], strict=True):
+        for alpha, (row, col) in zip(arrays["alpha"], arrays["cell"], strict=True):
             assert alpha[row, col] == alpha.max()
 
 

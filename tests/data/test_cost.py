@@ -20,7 +20,7 @@ def test_a_grid_takes_what_numpy_takes_for_it() -> None:
     ("cost", "attention"),
     [
         (Decoder(images=4, captions=3, length=9, vocabulary=900), 256),
-        (Decoder(images=2, captions=5, length=12, places=256, channels=432, attention_size=512, vocabulary=700), 512),
+        (Decoder(images=2, captions=5, length=12, cells=256, channels=432, attention_size=512, vocabulary=700), 512),
         (Decoder(4, 2, 6, 64, 320, 256, 128, 128, 256, 1000), 128),
     ],
 )
@@ -52,7 +52,7 @@ def test_the_decoders_cost_is_that_of_the_real_one(cost: Decoder, attention: int
         return tensor
 
     words = torch.randint(4, cost.vocabulary, (cost.images, cost.captions, cost.length))
-    annotations = torch.randn(cost.images, cost.places, cost.channels)
+    annotations = torch.randn(cost.images, cost.cells, cost.channels)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         reading = decoder(annotations, words, words, torch.full(words.shape[:2], cost.length))
         torch.nn.functional.cross_entropy(reading.logits, reading.targets)

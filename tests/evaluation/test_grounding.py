@@ -14,8 +14,8 @@ from captioner.evaluation.grounding import STILL, centres, coverage, distance, g
 from captioner.images.reading import Frame
 
 
-def word(text: str, alpha: list[list[float]] | np.ndarray, place: tuple[int, int] | None = None) -> Word:
-    return Word(text, -0.1, np.asarray(alpha, np.float32), place=place)
+def word(text: str, alpha: list[list[float]] | np.ndarray, cell: tuple[int, int] | None = None) -> Word:
+    return Word(text, -0.1, np.asarray(alpha, np.float32), cell=cell)
 
 
 def caption(*words: Word) -> Caption:

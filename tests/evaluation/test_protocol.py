@@ -215,7 +215,7 @@ def test_a_hard_model_is_measured_at_the_places_it_chose(tmp_path, folder) -> No
     hard = subject.load(write_model(tmp_path / "hard", hard=True).folder)
     found = evaluate(hard, folder)
     assert found.attention == "hard"
-    assert all(word.place is not None for caption in found.captions for word in caption.words)
+    assert all(word.cell is not None for caption in found.captions for word in caption.words)
 
 
 def test_the_light_install_evaluates_without_torch(bundle, folder) -> None:

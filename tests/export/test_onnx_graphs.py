@@ -99,10 +99,10 @@ def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, look):
             found, expected = getattr(ours, name), getattr(theirs, name)
             assert found.shape == expected.shape and found.dtype == expected.dtype == np.float32
             assert np.abs(found - expected).max() < 1e-4, name
-        assert (ours.place is None) == (theirs.place is None) == (look == "expected" or not light.hard)
-        if ours.place is not None:
-            assert np.array_equal(ours.place, theirs.place) and ours.place.dtype == theirs.place.dtype
-            seen |= set(ours.place.flatten().tolist())
+        assert (ours.cell is None) == (theirs.cell is None) == (look == "expected" or not light.hard)
+        if ours.cell is not None:
+            assert np.array_equal(ours.cell, theirs.cell) and ours.cell.dtype == theirs.cell.dtype
+            seen |= set(ours.cell.flatten().tolist())
         parents = rng.integers(0, hypotheses, (images, 7 - t))
         kept = rng.permutation(images)[:3]
         states = [

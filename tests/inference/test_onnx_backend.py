@@ -48,7 +48,7 @@ def test_steps_equal_the_same_model_in_numpy(soft):
         assert told.log_probabilities == pytest.approx(log_probabilities, abs=1e-5)
         assert told.alpha == pytest.approx(alpha, abs=1e-6)
         assert told.gate.shape == (3, 2)
-        assert told.place is None
+        assert told.cell is None
         state = told.state
 
 
@@ -76,7 +76,7 @@ def test_a_hard_model_looks_as_asked(hard, look):
     mix = None if look == "expected" else lambda alpha: np.eye(4)[place]
     truth, _, _ = numpy_step(parameters(), annotations, first, words, mix)
     assert told.log_probabilities == pytest.approx(truth, abs=1e-5)
-    assert told.place is None if look == "expected" else np.array_equal(told.place, place)
+    assert told.cell is None if look == "expected" else np.array_equal(told.cell, place)
 
 
 def test_a_hard_model_looks_its_own_way_by_default(hard):
@@ -93,9 +93,9 @@ def test_sampled_looks_are_the_pictures_own_and_change_with_the_seed(hard):
     alone = [search(hard, hard.encode(pixels[i : i + 1]), options[0])[0] for i in range(6)]
     assert [[h.words for h in some] for some in one] == [[h.words for h in some] for some in alone]
     for some, others in zip(one, alone, strict=True):
-        assert np.array_equal(some[0].places, others[0].places)
+        assert np.array_equal(some[0].cells, others[0].cells)
     assert any(
-        len(a.places) != len(b.places) or (a.places != b.places).any() for (a,), (b,) in zip(one, other, strict=True)
+        len(a.cells) != len(b.cells) or (a.cells != b.cells).any() for (a,), (b,) in zip(one, other, strict=True)
     )
 
 

@@ -86,8 +86,8 @@ def same(ours, theirs) -> None:
             assert a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-3)
             assert a.alphas == pytest.approx(b.alphas, abs=1e-4)
             assert a.gates == pytest.approx(b.gates, abs=1e-4)
-            assert (a.places is None) == (b.places is None)
-            assert a.places is None or np.array_equal(a.places, b.places)
+            assert (a.cells is None) == (b.cells is None)
+            assert a.cells is None or np.array_equal(a.cells, b.cells)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def caption(
                 float(np.log(0.9 - 0.05 * (i % 10))),
                 blob(row, col, rows, cols),
                 gate=0.3 + 0.05 * (i % 10),
-                place=(row, col) if hard else None,
+                cell=(row, col) if hard else None,
             )
         )
     others = tuple(caption(other, grid=grid, hard=hard, of=of) for other in alternatives)

@@ -22,7 +22,7 @@ def test_everything_comes_back_without_pickle():
     np.testing.assert_allclose(arrays["log_probability"], [word.log_probability for word in made.words])
     np.testing.assert_allclose(arrays["gate"], [word.gate for word in made.words])
     np.testing.assert_allclose(arrays["entropy"], [word.entropy for word in made.words])
-    assert arrays["place"].tolist() == [[0, 0], [0, 1], [0, 2]]
+    assert arrays["cell"].tolist() == [[0, 0], [0, 1], [0, 2]]
     assert arrays["alternatives"].tolist() == ["a cat"]
     assert (int(arrays["width"]), int(arrays["height"])) == (60, 40)
     assert arrays["cells"].shape == (4, 6, 4)
@@ -40,4 +40,4 @@ def test_cells_are_also_given_in_the_pixels_of_a_turned_file():
 
 def test_a_caption_without_words_or_picture_can_be_saved():
     arrays = load(arrays_npz(dataclasses.replace(caption(""), picture=None, end=None)))
-    assert arrays["words"].shape == (0,) and arrays["place"].shape == (0, 2)
+    assert arrays["words"].shape == (0,) and arrays["cell"].shape == (0, 2)

@@ -68,7 +68,7 @@ def test_an_opacity_outside_of_nought_to_one_is_refused(opacity):
 
 def test_the_chosen_place_is_outlined_and_nothing_else():
     soft = on_grey(blob(1, 1, 4, 4))
-    hard = dataclasses.replace(soft, words=(dataclasses.replace(soft.words[0], place=(2, 3)),))
+    hard = dataclasses.replace(soft, words=(dataclasses.replace(soft.words[0], cell=(2, 3)),))
     (without,), (with_place,) = words(soft), words(hard)
     ys, xs = np.nonzero((np.asarray(without) != np.asarray(with_place)).any(axis=-1))
     assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == (90, 40, 120, 60)
@@ -78,7 +78,7 @@ def test_the_chosen_place_is_outlined_and_nothing_else():
 def test_a_place_smaller_than_its_outline_is_drawn_all_the_same():
     made = on_grey(flat(14, 14))
     tiny = dataclasses.replace(picture(3, 2), image=Image.new("RGB", (3, 2)))
-    word = dataclasses.replace(made.words[0], place=(13, 13))
+    word = dataclasses.replace(made.words[0], cell=(13, 13))
     (painted,) = words(Caption((word,), None, 0.0, tiny))
     assert painted.size == (3, 2)
 

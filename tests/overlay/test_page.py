@@ -81,7 +81,7 @@ def test_the_data_hold_the_maps_to_the_precision_told():
     assert [sentence["text"] for sentence in track["sentences"]] == ["a dog runs", "a cat"]
     for word, told in zip(made.words, track["sentences"][0]["words"], strict=True):
         np.testing.assert_allclose(np.array(told["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
-        assert told["place"] == list(word.place)
+        assert told["cell"] == list(word.cell)
         assert told["gate"] == pytest.approx(word.gate, abs=1e-5)
     assert len(data["ramp"]) == 2 * 3 * 256
 

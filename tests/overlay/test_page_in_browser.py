@@ -220,7 +220,7 @@ def test_the_chosen_place_of_a_hard_model_is_outlined(opened):
     words(driver)[4].click()
     stage, mark = (
         driver.find_element(By.CLASS_NAME, "stage").rect,
-        driver.find_element(By.CSS_SELECTOR, ".mark.place").rect,
+        driver.find_element(By.CSS_SELECTOR, ".mark.cell").rect,
     )
     assert mark["x"] - stage["x"] == pytest.approx(4 * stage["width"] / 6, abs=1)
     assert mark["y"] - stage["y"] == pytest.approx(0, abs=1)

@@ -61,17 +61,17 @@ def force(
     state = backend.begin(annotations, options.look, options.seed)
     state = backend.select(state, np.zeros((images, width), np.int64))
     last = np.full((images, width), vocabulary.start, np.int64)
-    log_probabilities, alphas, gates, places = [], [], [], []
+    log_probabilities, alphas, gates, cells = [], [], [], []
     for time in range(longest + 1):
         step = backend.step(state, last)
         state, last = step.state, targets[:, :, time]
         log_probabilities.append(np.take_along_axis(step.log_probabilities, last[:, :, None], axis=2)[:, :, 0])
         alphas.append(step.alpha)
         gates.append(step.gate)
-        if step.place is not None:
-            places.append(step.place)
+        if step.cell is not None:
+            cells.append(step.cell)
     table, maps, gate = np.stack(log_probabilities, 2), np.stack(alphas, 2), np.stack(gates, 2)
-    place = np.stack(places, 2) if places else None
+    cell = np.stack(cells, 2) if cells else None
 
     def hypothesis(i: int, k: int) -> Hypothesis:
         n = len(captions[i][k]) + 1
@@ -82,7 +82,7 @@ def force(
             log_probabilities=table[i, k, :n],
             alphas=maps[i, k, :n],
             gates=gate[i, k, :n],
-            places=None if place is None else place[i, k, :n],
+            cells=None if cell is None else cell[i, k, :n],
         )
 
     return [[hypothesis(i, k) for k in range(len(some))] for i, some in enumerate(captions)]

@@ -68,7 +68,7 @@ class _Beam:
         self.sums = np.zeros((images, 1))  # (B, K): log-probability less penalties so far, NONE: an empty slot
         self.said = np.zeros((images, 1, 0), np.int64)  # (B, K, t)
         self.met = np.zeros((images, 1, len(constraints.required)), np.bool_)  # (B, K, C)
-        self.places = np.full((images, options.groups), options.beam // options.groups)  # (B, groups)
+        self.free = np.full((images, options.groups), options.beam // options.groups)  # (B, groups): slots not given up
 
     def advance(self, step: Step, time: int) -> tuple[Numbers, Numbers]:
         """Choose the next hypotheses of every image: their parents and their words, (B, K')."""
@@ -86,7 +86,7 @@ class _Beam:
             self._finish(int(row), int(parents[row, slot]), time, float(gained[row, slot]))
         if not len(self.constraints.required):
             for g in range(self.options.groups):
-                self.places[:, g] -= ended[:, group == g].sum(axis=1)
+                self.free[:, g] -= ended[:, group == g].sum(axis=1)
         totals[ended] = NONE
         over = (totals == NONE).all(axis=1) | (time == self.options.max_length)
         for row in np.flatnonzero(over & (self.sums > NONE).any(axis=1)):
@@ -109,7 +109,7 @@ class _Beam:
             return None
         rows = np.flatnonzero(live)
         self.images, self.sums, self.said = self.images[rows], self.sums[rows], self.said[rows]
-        self.met, self.places = self.met[rows], self.places[rows]
+        self.met, self.free = self.met[rows], self.free[rows]
         return rows
 
     def results(self) -> list[list[Hypothesis]]:
@@ -141,7 +141,7 @@ class _Beam:
                 values = np.concatenate([values for *_, values in here], axis=1)
                 parents.append(slots[np.concatenate([parent for parent, *_ in here], axis=1)])
                 words.append(np.concatenate([word for _, word, _ in here], axis=1))
-                taken.append((values > NONE) & (ranks < self.places[:, g, None]))
+                taken.append((values > NONE) & (ranks < self.free[:, g, None]))
                 groups.append(np.full(len(ranks), g))
         return (
             np.concatenate(parents, axis=1),

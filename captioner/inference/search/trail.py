@@ -16,7 +16,7 @@ class _Stage:
     rows: NDArray[np.int64]  # (images,): the row of each image in this stage's arrays
     alpha: NDArray[np.float32]  # (B, K, L): of the hypotheses before the choice
     gate: NDArray[np.float32]  # (B, K)
-    place: NDArray[np.int64] | None  # (B, K)
+    cell: NDArray[np.int64] | None  # (B, K)
     parents: NDArray[np.int64]  # (B, K'): which of them each chosen one goes on from
     words: NDArray[np.int64]  # (B, K')
     log_probabilities: NDArray[np.float32]  # (B, K')
@@ -51,7 +51,7 @@ class Trail:
     ) -> None:
         rows = np.full(self.images, -1, np.int64)
         rows[images] = np.arange(len(images))
-        self.stages.append(_Stage(rows, step.alpha, step.gate, step.place, parents, words, log_probabilities))
+        self.stages.append(_Stage(rows, step.alpha, step.gate, step.cell, parents, words, log_probabilities))
 
     def leaf(self, image: int, slot: int, time: int, total: float, end: float | None) -> Leaf:
         """The hypothesis in `slot` before step `time`, of `total` log-probability, ended there or cut."""
@@ -71,7 +71,7 @@ class Trail:
             told.append((last, int(last.rows[leaf.image]), leaf.slot))
             log_probabilities.append(np.float32(leaf.end))
         alphas = [stage.alpha[row, slot] for stage, row, slot in told]
-        places = [stage.place[row, slot] for stage, row, slot in told if stage.place is not None]
+        cells = [stage.cell[row, slot] for stage, row, slot in told if stage.cell is not None]
         return Hypothesis(
             words=tuple(int(stage.words[row, slot]) for stage, row, slot, _ in way),
             ended=leaf.end is not None,
@@ -79,7 +79,7 @@ class Trail:
             log_probabilities=np.array(log_probabilities, np.float32),
             alphas=np.stack(alphas) if alphas else np.zeros((0, self.stages[0].alpha.shape[2]), np.float32),
             gates=np.array([stage.gate[row, slot] for stage, row, slot in told], np.float32),
-            places=np.array(places, np.int64) if places else None,
+            cells=np.array(cells, np.int64) if cells else None,
         )
 
     def _way(self, leaf: Leaf) -> list[tuple[_Stage, int, int, int]]:

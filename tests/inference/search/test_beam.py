@@ -98,7 +98,7 @@ def test_a_batch_equals_its_images_alone():
         assert [h.words for h in together[image]] == [h.words for h in alone]
         for a, b in zip(together[image], alone, strict=True):
             assert np.array_equal(a.alphas, b.alphas)
-            assert np.array_equal(a.places, b.places)
+            assert np.array_equal(a.cells, b.cells)
 
 
 def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
@@ -111,7 +111,7 @@ def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
                 true_alpha, true_gate = told(image, words[:at])
                 assert np.array_equal(alpha, true_alpha)
                 assert gate == np.float32(true_gate)
-                assert found.places[at] == true_alpha.argmax()
+                assert found.cells[at] == true_alpha.argmax()
                 word = [*words, "<end>"][at]
                 truth = np.log(toy.table(image, words[:at])[word])
                 assert found.log_probabilities[at] == pytest.approx(truth, rel=1e-5)

@@ -35,7 +35,7 @@ def test_what_search_found_is_forced_to_the_same():
     for some, others in zip(found, forced, strict=True):
         for a, b in zip([h for h in some if h.ended], others, strict=True):
             assert a.score == pytest.approx(b.score, rel=1e-5)
-            assert np.array_equal(a.alphas, b.alphas) and np.array_equal(a.places, b.places)
+            assert np.array_equal(a.alphas, b.alphas) and np.array_equal(a.cells, b.cells)
 
 
 def test_captions_must_match_the_images():

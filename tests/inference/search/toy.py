@@ -52,8 +52,8 @@ class Toy:
             prefix = tuple(self.vocabulary.words[w] for w in said[b, k, 1:])
             image = int(state.shared["image"][b])
             logp[b, k], alpha[b, k], gate[b, k] = self._answer(image, prefix)
-        place = alpha.argmax(axis=2) if self.hard else None
-        return Step(logp, State(state.shared, {"said": said}), alpha, gate, place)
+        cell = alpha.argmax(axis=2) if self.hard else None
+        return Step(logp, State(state.shared, {"said": said}), alpha, gate, cell)
 
     def _answer(self, image: int, prefix: tuple[str, ...]):
         if (image, prefix) not in self._answers:
