@@ -15,6 +15,7 @@ ORDER = (
     "errors",
     "files",
     "workarounds",
+    "progress",
     "text",
     "images",
     "options",

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from captioner.cli.options import asked, model_options, search_options
-from captioner.cli.progress import Progress
 from captioner.errors import CaptionerError
+from captioner.progress import ProgressBar
 
 
 @click.command(name="caption")
@@ -123,7 +123,7 @@ def _write(captioner: Any, names: Iterable[str], writers: list[Any], problems: l
     for problem in problems:
         click.echo(f"captioner: {problem}", err=True)
     failed = len(problems)
-    progress = Progress(len(names) if isinstance(names, list) else None)
+    progress = ProgressBar("captioning", total=len(names) if isinstance(names, list) else None)
     try:
         for result in captioner.stream(names, **options):
             reason = result.reason if isinstance(result, Failure) else None

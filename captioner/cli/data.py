@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from captioner.errors import CaptionerError
+from captioner.progress import ProgressBar
 
 
 @click.group("data")
@@ -69,14 +68,15 @@ def check_command(
         for path, folder in zip(captions, folders, strict=True)
     ]
     whole = parts[0] if len(parts) == 1 else combine(parts)
-    findings = check(
-        whole,
-        splits=splits,
-        minimum_count=min_count,
-        maximum_length=max_length,
-        decode=decode,
-        progress=_progress("pictures"),
-    )
+    with ProgressBar("checking") as progress:
+        findings = check(
+            whole,
+            splits=splits,
+            minimum_count=min_count,
+            maximum_length=max_length,
+            decode=decode,
+            progress=progress.show,
+        )
     decoder = cost.Decoder(vocabulary=findings.vocabulary_size)
     if as_json:
         content = report.as_json(findings, allow_missing=allow_missing, decoder=decoder)
@@ -103,34 +103,15 @@ def shapes_command(out: Path, images: int, seed: int, size: int, objects: int, o
     from captioner.data.shapes import write_shapes
 
     started = time.perf_counter()
-    draw = _progress("drawn")
-    counts = write_shapes(
-        out,
-        images,
-        seed=seed,
-        size=size,
-        most=objects,
-        overwrite=overwrite,
-        progress=lambda done: draw(done, images),
-    )
+    with ProgressBar("drawing", total=images) as progress:
+        counts = write_shapes(
+            out,
+            images,
+            seed=seed,
+            size=size,
+            most=objects,
+            overwrite=overwrite,
+            progress=progress.show,
+        )
     listed = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     click.echo(f"{out}: {listed} images in {time.perf_counter() - started:.1f} s, seed {seed}")
-
-
-def _progress(what: str) -> Callable[[int, int], None]:
-    """One line on a terminal's stderr, rewritten a few times a second; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        return lambda done, total: None
-    started = last = time.perf_counter()
-
-    def show(done: int, total: int) -> None:
-        nonlocal last
-        now = time.perf_counter()
-        if done == total:
-            click.echo("\r\033[K", nl=False, err=True)
-        elif now - last > 0.2:
-            last = now
-            left = (now - started) / done * (total - done)
-            click.echo(f"\r{what}: {done:,} of {total:,}, {left:.0f} s left\033[K", nl=False, err=True)
-
-    return show

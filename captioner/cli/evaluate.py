@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from captioner.cli.options import model_options
-from captioner.cli.progress import Progress
+from captioner.progress import ProgressBar
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PATH = click.Path(path_type=Path)
@@ -104,24 +104,18 @@ def command(
     ready = loaded.captioner.backend
     source = sources.Cached(ready, items, features) if features else sources.Pictures(ready, items)
 
-    progress = Progress(len(items))
-
-    def show(done: int) -> None:
-        progress.done = done
-        progress.show()
-
-    found = protocol.evaluate(
-        loaded,
-        gathered,
-        source,
-        options,
-        likelihood=not no_likelihood,
-        deletions=deletions,
-        batch=batch,
-        reference_stats=DocumentFrequencies.load(reference_stats) if reference_stats else None,
-        progress=show,
-    )
-    progress.clear()
+    with ProgressBar("evaluating", total=len(items)) as progress:
+        found = protocol.evaluate(
+            loaded,
+            gathered,
+            source,
+            options,
+            likelihood=not no_likelihood,
+            deletions=deletions,
+            batch=batch,
+            reference_stats=DocumentFrequencies.load(reference_stats) if reference_stats else None,
+            progress=progress.show,
+        )
     for failure in found.failures:
         click.echo(f"captioner: {failure.reason}", err=True)
     # First what can't fail: a full disk must not cost the figures.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from captioner.cli.options import asked, model_options, search_options
-from captioner.cli.progress import Progress
+from captioner.progress import ProgressBar
 
 if TYPE_CHECKING:
     from captioner.caption import Caption
@@ -178,7 +178,7 @@ def _write(
     for problem in problems:
         click.echo(f"captioner: {problem}", err=True)
     failed = len(problems)
-    progress = Progress(total)
+    progress = ProgressBar("drawing", total=total)
     try:
         for result in results:
             captions = [each for each in result if not isinstance(each, Failure)]

@@ -19,6 +19,7 @@ from captioner.data.formats.detection import read_set
 from captioner.errors import CaptionerError
 from captioner.images import reading as images
 from captioner.model.encoder import Encoder
+from captioner.progress import ProgressBar
 from captioner.train import features
 from captioner.train.config import Config
 
@@ -82,6 +83,11 @@ def open_features(
         threads=config.training.threads,
         progress=progress or (lambda done, total: None),
     )
+
+
+def encoding_progress() -> ProgressBar:
+    """Progress of encoding; in a log file, one line per 1,024 images."""
+    return ProgressBar("encoding", "images", plain_every=1024)
 
 
 class Grids(Protocol):

@@ -22,8 +22,15 @@ from captioner.train import config as configs
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import Team
-from captioner.train.grids import CachedGrids, Grids, PixelGrids, check_apart, open_features, read_split
-from captioner.train.progress_bar import encoding_bar
+from captioner.train.grids import (
+    CachedGrids,
+    Grids,
+    PixelGrids,
+    check_apart,
+    encoding_progress,
+    open_features,
+    read_split,
+)
 
 # Settings with any value of which weights fit all the same; so do those of dropout.
 SHAPELESS = {
@@ -151,8 +158,8 @@ def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Gr
             )
         return PixelGrids(network.encoder, data, augment=config.training.augment)
     if team.leads:  # one process encodes what is missing, the others then find it
-        with encoding_bar() as show:
-            open_features(config, network.encoder, data, device=team.device.type, progress=show)
+        with encoding_progress() as progress:
+            open_features(config, network.encoder, data, device=team.device.type, progress=progress.show)
     team.wait()
     cache = open_features(config, network.encoder, data, device=team.device.type)
     return CachedGrids(cache, data, crop=config.training.crop)

@@ -11,7 +11,6 @@ from captioner.errors import UsageError
 from captioner.train import checkpoint
 from captioner.train import config as configs
 from captioner.train.distributed import join
-from captioner.train.progress_bar import encoding_bar
 
 
 def start(
@@ -65,7 +64,7 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
     """Fill the feature cache of a config's splits."""
     import torch
 
-    from captioner.train.grids import open_features, read_split
+    from captioner.train.grids import encoding_progress, open_features, read_split
     from captioner.train.setup import first_encoder
 
     settings = configs.load(config, changes)
@@ -75,8 +74,8 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")
     with join(device) as team:
         for which in ("train", "val"):
-            with encoding_bar() as show:
+            with encoding_progress() as progress:
                 cache = open_features(
-                    settings, encoder, read_split(settings, which), device=team.device.type, progress=show
+                    settings, encoder, read_split(settings, which), device=team.device.type, progress=progress.show
                 )
             print(f"{which}: whole, in {cache.folder}", file=sys.stderr)

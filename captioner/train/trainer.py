@@ -28,6 +28,7 @@ from captioner.inference.torch_backend import TorchBackend
 from captioner.model import loss as objective
 from captioner.model.decoder import Reading
 from captioner.model.network import Network
+from captioner.progress import ProgressBar, duration
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint, precision, schedule
 from captioner.train import config as configs
@@ -37,7 +38,6 @@ from captioner.train.distributed import Team
 from captioner.train.ema import Average
 from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.logger import Journal
-from captioner.train.progress_bar import Bar, clock
 from captioner.train.run_folder import Keeper, Progress
 from captioner.train.self_critical import SelfCritical, load_meteor
 from captioner.train.setup import Origin, make_optimizer, prepare
@@ -140,7 +140,7 @@ class Loop:
         self._enter_epoch()
         steps = self._plan()
         first, captions, inside = p.position, 0, 0.0
-        bar = Bar(len(steps)) if self.team.leads else None
+        bar = ProgressBar(total=len(steps), plain_every=100) if self.team.leads else None
         began = time.monotonic()
         try:
             for step_plan, grid in self._batches(steps[first:], first):
@@ -150,9 +150,8 @@ class Loop:
                 captions += step_plan.captions.size
                 spent = time.monotonic() - began
                 if bar:
-                    left = spent / (p.position - first) * (len(steps) - p.position)
                     text = f"epoch {p.epoch + 1}/{s.epochs}, loss {value:.2f}, {captions / spent:.0f} captions/s"
-                    bar.show(p.position, text, left)
+                    bar.show(p.position, text=text)
                 if p.position % LOG_EVERY == 0 or p.position == len(steps):
                     self._log(len(steps))
                 if p.position % s.accumulate and p.position < len(steps):
@@ -166,7 +165,7 @@ class Loop:
                     self._save()
         finally:
             if bar:
-                bar.close()
+                bar.clear()
         rate = captions * self.team.size / max(spent, 1e-9) if captions else 0.0
         outside = 1 - inside / spent if captions else 0.0  # not in forward, backward and optimiser
         self.journal.timing(
@@ -177,7 +176,7 @@ class Loop:
             outside_share=round(outside, 4),
         )
         if captions:
-            self.journal.say(f"epoch {p.epoch + 1}: {clock(spent)}, {rate:.0f} captions/s")
+            self.journal.say(f"epoch {p.epoch + 1}: {duration(spent)}, {rate:.0f} captions/s")
 
     # --- one batch -----------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ import pytest
 from PIL import Image
 
 from captioner import Captioner, cli
-from captioner.cli.progress import Progress
 from tests.graphs import SIDE, write_model
 
 
@@ -294,21 +293,6 @@ def test_search_options_reach_the_search(run, photos, captioner):
 def test_the_pixel_limit_is_kept(run, photos):
     code, out, err = run("photos/img_2.jpg", "--pixel-limit", "100")
     assert (code, out) == (1, "") and "more than the limit of 100 pixels" in err
-
-
-def test_progress_is_shown_on_a_terminal_and_cleared(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    shown, piped = Terminal(), io.StringIO()
-    for stream in (shown, piped):
-        monkeypatch.setattr(sys, "stderr", stream)
-        progress = Progress(4)
-        progress.advance()
-        progress.clear()
-    assert "1/4 pictures" in shown.getvalue() and shown.getvalue().endswith("\r\x1b[K")
-    assert piped.getvalue() == ""
 
 
 def command(model: Path, *arguments: str) -> list[str]:

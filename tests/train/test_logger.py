@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from captioner.train.logger import Journal
-from captioner.train.progress_bar import Bar, clock, encoding_bar
 
 LINES = [
     {"step": 5, "loss": 1.0},
@@ -39,26 +38,3 @@ def test_only_the_leader_writes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     journal.close()
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == ""
-
-
-def test_where_there_is_no_terminal_progress_is_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = Bar(250, every=100)
-    for done in range(7, 251, 9):  # never a multiple of a hundred
-        bar.show(done, "working", 61.0)
-    bar.close()
-    shown = capsys.readouterr().err.splitlines()
-    assert [line.split("/")[0] for line in shown] == ["7", "106", "205", "250"]
-    assert shown[1] == "106/250 working, 1:01 left"
-
-
-def test_encoding_says_its_speed_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
-    with encoding_bar() as show:
-        show(100, 2000)
-        show(2000, 2000)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("100/2000 encoding, 0 images/s")
-    assert lines[1].endswith("images/s, 0:00 left")
-
-
-def test_durations_read_as_people_write_them() -> None:
-    assert [clock(seconds) for seconds in (5, 65, 3600, 36125)] == ["0:05", "1:05", "1:00:00", "10:02:05"]
