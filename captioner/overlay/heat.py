@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.reading import Picture, read
-from captioner.overlay import colours, geometry
+from captioner.overlay import colors, geometry
 
 MIDDLE_GREY = (140, 140, 140)
 LEAST_TOP = 4.0  # the scale never ends lower: maps that are all flat are drawn flat and dark, not blown up
@@ -98,7 +98,7 @@ def _laid_over(muted: Image.Image, heat: Image.Image, opacity: float) -> Image.I
     """Levels of attention (a picture of mode L) in the ramp's colours over a picture."""
     cover = heat.point(_cover(opacity))
     coloured = heat.copy()
-    coloured.putpalette(colours.ramp().tobytes())  # which makes it a picture of mode P
+    coloured.putpalette(colors.COLOR_MAP.tobytes())  # which makes it a picture of mode P
     return Image.composite(coloured.convert("RGB"), muted, cover)
 
 

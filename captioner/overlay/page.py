@@ -21,7 +21,7 @@ from PIL import Image
 
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
-from captioner.overlay import colours, heat
+from captioner.overlay import colors, heat
 from captioner.overlay.heat import Style
 from captioner.overlay.sheet import columns
 from captioner.overlay.svg import embed
@@ -89,7 +89,7 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
 <label><input type="checkbox" id="blocks"{" checked" if style.blocks else ""}> Blocks</label>
 <label><input type="checkbox" id="per-word"{" checked" if style.per_word else ""}> Each word on its own scale</label>
 <div class="legend"><canvas id="legend" width="256" height="1" role="img"
- aria-label="Colours of attention, from dark blue for none to light yellow for most"></canvas>
+ aria-label="Colors of attention, from black for none to light yellow for most"></canvas>
 <div class="ticks" id="ticks"></div></div>
 </div>
 <div class="tracks">
@@ -170,7 +170,7 @@ def _data(captions: Sequence[tuple[str, Caption]]) -> str:
     content = {
         "unit": UNIT,
         "leastTop": heat.LEAST_TOP,
-        "ramp": colours.ramp().tobytes().hex(),
+        "ramp": colors.COLOR_MAP.tobytes().hex(),
         "columns": [
             [-1 if word is None else numbers[t][id(word)] for t, word in enumerate(column)] for column in table
         ],
