@@ -52,8 +52,7 @@ def check_command(
     them. Several are checked as one set, so that what they share is seen. Exit 1 where something stands
     in the way of training.
     """
-    from captioner.data import cost
-    from captioner.data import summary as report
+    from captioner.data import cost, summary
     from captioner.data.caption_set import combine
     from captioner.data.check import check
     from captioner.data.formats.detection import read_set
@@ -77,12 +76,12 @@ def check_command(
             decode=decode,
             progress=progress.show,
         )
-    decoder = cost.Decoder(vocabulary=findings.vocabulary_size)
+    decoder = cost.DecoderCost(vocabulary=findings.vocabulary_size)
     if as_json:
-        content = report.as_json(findings, allow_missing=allow_missing, decoder=decoder)
+        content = summary.as_json(findings, allow_missing=allow_missing, decoder=decoder)
         click.echo(json.dumps(content, ensure_ascii=False, indent=1))
     else:
-        click.echo(report.as_text(findings, allow_missing=allow_missing, decoder=decoder))
+        click.echo(summary.as_text(findings, allow_missing=allow_missing, decoder=decoder))
     problems = findings.problems(allow_missing=allow_missing)
     if problems:
         raise CaptionerError(f"{whole.name} is not ready for training ({len(problems)} found)")

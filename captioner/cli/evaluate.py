@@ -77,16 +77,17 @@ def command(
     Prints BLEU, METEOR, ROUGE-L, CIDEr-D and SPICE against the raw references, with 95 % intervals; how the
     captions vary; the perplexity of the references; and what attention does. --model may also be a training run.
     """
-    from captioner.evaluation import dataset as material
-    from captioner.evaluation import image_sources as sources
-    from captioner.evaluation import protocol, subject, tables
+    from captioner.evaluation import protocol, tables
+    from captioner.evaluation.annotation_sources import FeatureCache, PictureFiles
+    from captioner.evaluation.evaluated_model import load_model
+    from captioner.evaluation.evaluation_set import read_evaluation_set
     from captioner.files.atomic import write_atomically
     from captioner.metrics.cider import DocumentFrequencies
 
     for path in (results, report):
         if path is not None and not path.parent.is_dir():
             raise click.UsageError(f"{path}: its folder does not exist")
-    gathered = material.gather(
+    gathered = read_evaluation_set(
         data,
         split,
         images=images,
@@ -98,11 +99,11 @@ def command(
     )
     if features is not None and backend == "auto":
         backend = "torch"
-    loaded = subject.load(model, backend=backend, device=device, threads=threads)
+    loaded = load_model(model, backend=backend, device=device, threads=threads)
     options = loaded.captioner.options(**{name: value for name, value in search.items() if value is not None})
     items = gathered.captions.items
     ready = loaded.captioner.backend
-    source = sources.Cached(ready, items, features) if features else sources.Pictures(ready, items)
+    source = FeatureCache(ready, items, features) if features else PictureFiles(ready, items)
 
     with ProgressBar("evaluating", total=len(items)) as progress:
         found = protocol.evaluate(
@@ -127,7 +128,7 @@ def command(
         lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(found))
         write_atomically(results, f"[\n{lines}\n]\n")
     if report is not None:
-        from captioner.evaluation.report_content import report_page
+        from captioner.evaluation.report import report_page
 
         write_atomically(report, report_page(found))
     return 1 if found.failures else 0

@@ -11,7 +11,7 @@ import click
 from captioner.errors import CaptionerError
 
 if TYPE_CHECKING:
-    from captioner.evaluation.result_files import Pairing
+    from captioner.data.formats.coco_results import Pairing
     from captioner.metrics.bootstrap import Difference
     from captioner.metrics.text_scores import Scores
 
@@ -68,7 +68,7 @@ def command(
     if results is None and write_reference_stats is None:
         raise click.UsageError("Missing option '--results'.")
 
-    from captioner.evaluation.result_files import mismatches, read_references, read_results
+    from captioner.data.formats.coco_results import mismatches, read_references, read_results
     from captioner.metrics.cider import DocumentFrequencies
     from captioner.metrics.text_scores import METRICS
     from captioner.text.tokenizer import tokenize
@@ -104,7 +104,7 @@ def command(
 def _pairings(
     systems: list[tuple[Path, dict[str, str]]], references: dict[str, list[str]], file: Path
 ) -> list[tuple[Path, Pairing]]:
-    from captioner.evaluation.result_files import pair
+    from captioner.data.formats.coco_results import pair
 
     pairings = [(name, pair(results, references)) for name, results in systems]
     for name, pairing in pairings:

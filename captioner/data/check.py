@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.data import pictures
 from captioner.data.caption_set import CaptionSet, Item, combine
-from captioner.data.pictures import Pictures
+from captioner.data.picture_files import PictureFindings, inspect_pictures
 from captioner.errors import CaptionerError
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
@@ -110,22 +109,22 @@ def check(
     tokens = {caption: tuple(tokenize(caption)) for caption in distinct}
     counts = Counter(token for caption in source.captions() for token in tokens[caption])
     vocabulary = Vocabulary.build(source.captions(), minimum_count=minimum_count)
-    seen = pictures.look((item.path for item in captions), decode=decode, progress=progress)
+    pictures = inspect_pictures((item.path for item in captions), decode=decode, progress=progress)
     return Findings(
         name=captions.name,
         splits=tuple(
-            _split(captions.split(name), tokens, vocabulary, seen, maximum_length) for name in captions.splits
+            _split(captions.split(name), tokens, vocabulary, pictures, maximum_length) for name in captions.splits
         ),
         empty_splits=captions.empty,
-        duplicate_images=tuple(tuple(map(str, group)) for group in seen.same),
-        overlaps=_overlaps(captions, seen),
+        duplicate_images=tuple(tuple(map(str, group)) for group in pictures.same),
+        overlaps=_overlaps(captions, pictures),
         vocabulary_split=source.items[0].split,
         vocabulary_size=len(vocabulary),
         vocabulary_dropped=sum(count < minimum_count for count in counts.values()),
         minimum_count=minimum_count,
         maximum_length=maximum_length,
-        decoded=seen.decoded,
-        picture_bytes=seen.bytes,
+        decoded=pictures.decoded,
+        picture_bytes=pictures.bytes,
         notes=captions.notes,
     )
 
@@ -134,10 +133,10 @@ def _split(
     part: CaptionSet,
     tokens: dict[str, tuple[str, ...]],
     vocabulary: Vocabulary,
-    seen: Pictures,
+    pictures: PictureFindings,
     maximum_length: int,
 ) -> SplitFindings:
-    missing, unreadable = set(seen.missing), dict(seen.unreadable)
+    missing, unreadable = set(pictures.missing), dict(pictures.unreadable)
     pairs = [(item, caption) for item in part for caption in item.captions]
     lengths = [len(tokens[caption]) for _, caption in pairs]
     unknown = [sum(token not in vocabulary for token in tokens[caption]) for _, caption in pairs]
@@ -182,7 +181,7 @@ def _doubles(part: CaptionSet, tokens: dict[str, tuple[str, ...]]) -> tuple[int,
     return repeated, sum(count for count in images_of.values() if count > 1)
 
 
-def _overlaps(captions: CaptionSet, seen: Pictures) -> tuple[Overlap, ...]:
+def _overlaps(captions: CaptionSet, pictures: PictureFindings) -> tuple[Overlap, ...]:
     splits_of: dict[Path, set[str]] = defaultdict(set)
     for item in captions:
         splits_of[item.path].add(item.split)
@@ -191,7 +190,7 @@ def _overlaps(captions: CaptionSet, seen: Pictures) -> tuple[Overlap, ...]:
         files = tuple(str(path) for path, splits in splits_of.items() if {first, second} <= splits)
         content = tuple(
             (str(a), str(b))
-            for group in seen.same
+            for group in pictures.same
             for a, b in itertools.permutations(group, 2)
             if first in splits_of[a] and second in splits_of[b]
         )

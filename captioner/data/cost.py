@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridCost:
     """What is cached of an image: rows x cols cells with so many channels."""
 
     name: str
@@ -21,17 +21,17 @@ class Grid:
 
 # Lite's at 256 pixels; the first is the default. VGG's is the paper's.
 GRIDS = (
-    Grid("Lite0 or Lite1, stride-16 stage (tail trainable)", 16, 16, 112),
-    Grid("Lite2, stride-16 stage (tail trainable)", 16, 16, 120),
-    Grid("Lite0 or Lite1, last stage before the head", 8, 8, 320),
-    Grid("Lite0 or Lite1, head", 8, 8, 1280),
-    Grid("VGG-19, last convolution, at 224", 14, 14, 512),
-    Grid("ResNet-50 or -101, last stage, at 224", 7, 7, 2048),
+    GridCost("Lite0 or Lite1, stride-16 stage (tail trainable)", 16, 16, 112),
+    GridCost("Lite2, stride-16 stage (tail trainable)", 16, 16, 120),
+    GridCost("Lite0 or Lite1, last stage before the head", 8, 8, 320),
+    GridCost("Lite0 or Lite1, head", 8, 8, 1280),
+    GridCost("VGG-19, last convolution, at 224", 14, 14, 512),
+    GridCost("ResNet-50 or -101, last stage, at 224", 7, 7, 2048),
 )
 
 
 @dataclass(frozen=True)
-class Decoder:
+class DecoderCost:
     """Sizes of the decoder and of a training step, by the names of the configs."""
 
     images: int = 32  # B

@@ -1,4 +1,4 @@
-"""A synthetic set: coloured shapes in places, a few true sentences about each picture, boxes of the objects.
+"""A synthetic set: coloured shapes in positions, a few true sentences about each picture, boxes of the objects.
 
 Everything follows from the seed. In one picture all shapes differ and all colours differ, so that each
 noun and each colour names one object, and has one box where attention should look. Objects are named
@@ -71,7 +71,7 @@ class Scene:
 
 
 def compose(random: np.random.Generator, most: int = 2) -> Scene:
-    """A scene of one to `most` shapes whose places and relations can't be doubted."""
+    """A scene of one to `most` shapes whose positions and relations can't be doubted."""
     count = int(random.integers(1, most + 1))
     kinds = [SHAPES[i] for i in random.permutation(len(SHAPES))[:count]]
     colours = [tuple(COLOURS)[i] for i in random.permutation(len(COLOURS))[:count]]
@@ -80,39 +80,39 @@ def compose(random: np.random.Generator, most: int = 2) -> Scene:
         radii = [float(random.uniform(*RADII[size])) for size in sizes]
         if sum(radii) * 2 + _MARGIN * (count + 1) < 1:  # three large ones find no room in a row
             break
-    places, relation = _alone(random, radii[0]) if count == 1 else _in_line(random, radii)
+    positions, relation = _alone(random, radii[0]) if count == 1 else _in_line(random, radii)
     turns = random.uniform(-0.2, 0.2, count)
     shapes = (
         Shape(kind, colour, size, x, y, radius, float(turn))
-        for kind, colour, size, (x, y), radius, turn in zip(kinds, colours, sizes, places, radii, turns, strict=True)
+        for kind, colour, size, (x, y), radius, turn in zip(kinds, colours, sizes, positions, radii, turns, strict=True)
     )
     return Scene(tuple(shapes), relation)
 
 
-_Places = list[tuple[float, float]]
+_Positions = list[tuple[float, float]]
 
 
-def _alone(random: np.random.Generator, radius: float) -> tuple[_Places, str]:
-    """At one of five places, well apart from each other."""
+def _alone(random: np.random.Generator, radius: float) -> tuple[_Positions, str]:
+    """At one of five positions, well apart from each other."""
     near, far = random.uniform(-0.06, 0.06), random.uniform(0.16, 0.5 - radius - _MARGIN)
-    places = {
+    positions = {
         "on the left": (-far, near),
         "on the right": (far, near),
         "at the top": (near, -far),
         "at the bottom": (near, far),
         "in the middle": (near, random.uniform(-0.06, 0.06)),
     }
-    relation = tuple(places)[int(random.integers(len(places)))]
-    x, y = places[relation]
+    relation = tuple(positions)[int(random.integers(len(positions)))]
+    x, y = positions[relation]
     return [(0.5 + x, 0.5 + y)], relation
 
 
-def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Places, str]:
+def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Positions, str]:
     """From left to right or from top to bottom; each step goes clearly more along the line than across it."""
     free = 1 - 2 * sum(radii) - _MARGIN * (len(radii) + 1)
     gaps = random.dirichlet(np.ones(len(radii) + 1)) * free  # before, between and after the shapes
     along, across = gaps[0] + _MARGIN + radii[0], 0.0
-    places: _Places = []
+    positions: _Positions = []
     for i, radius in enumerate(radii):
         low, high = radius + _MARGIN, 1 - radius - _MARGIN
         if i:
@@ -120,10 +120,10 @@ def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Places, 
             low, high = max(low, across - (step - _CLEARLY)), min(high, across + (step - _CLEARLY))
             along += step
         across = random.uniform(low, high)
-        places.append((float(along), float(across)))
+        positions.append((float(along), float(across)))
     if random.integers(2):
-        return places, "left of"
-    return [(x, y) for y, x in places], "above"
+        return positions, "left of"
+    return [(x, y) for y, x in positions], "above"
 
 
 def draw(scene: Scene, size: int, random: np.random.Generator) -> tuple[Image.Image, tuple[Box, ...]]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from captioner.data.check import Findings, SplitFindings
-from captioner.data.cost import GRIDS, Decoder, Grid, readable
+from captioner.data.cost import GRIDS, DecoderCost, GridCost, readable
 
 _EXAMPLES = 3
 
 
-def as_json(findings: Findings, *, allow_missing: bool, decoder: Decoder, grids: Sequence[Grid] = GRIDS) -> Any:
+def as_json(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, grids: Sequence[GridCost] = GRIDS) -> Any:
     """Everything, every file and caption by name."""
     content = dataclasses.asdict(findings)
     content["images"], content["captions"] = findings.images, findings.captions
@@ -30,7 +30,7 @@ def as_json(findings: Findings, *, allow_missing: bool, decoder: Decoder, grids:
     return content
 
 
-def as_text(findings: Findings, *, allow_missing: bool, decoder: Decoder, grids: Sequence[Grid] = GRIDS) -> str:
+def as_text(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, grids: Sequence[GridCost] = GRIDS) -> str:
     """A page to read: counts first, then what is odd with a few examples, then costs, then the verdict."""
     lines = [
         f"{findings.name}: {findings.images:,} images, {findings.captions:,} captions, "

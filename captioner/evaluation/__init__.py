@@ -1,9 +1,12 @@
-"""Evaluation: a model captions a split, and everything about the captions and their maps is measured.
+"""Evaluation: run a model on a split and judge its captions and its attention.
 
-subject    the model: a bundle or a training run
-data       the split, its boxes, the training captions
-sources    annotations, from pictures or the feature cache
-protocol   caption, score, measure
-tables     the outcome for a terminal and as JSON
-pages      the outcome as a page
+evaluated_model      the model: a bundle or a training run
+evaluation_set       the split, its boxes and the training captions
+annotation_sources   annotations, encoded from pictures or read from the feature cache
+protocol             caption, score, measure
+attention_maps       entropy and movement of the maps
+grounding            the maps against boxes of objects; nouns has the words that name them
+deletion             how much a word's probability falls when the attended cells are blanked
+tables               the figures for a terminal and as JSON
+report               the figures as a page; charts draws its histograms
 """

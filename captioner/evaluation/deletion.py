@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.caption import Caption
-from captioner.evaluation.grounding import Map, seen
+from captioner.evaluation.attention_maps import Map, attention_map
 from captioner.evaluation.nouns import FUNCTION_WORDS
 from captioner.images.reading import Pixels
 from captioner.inference.backend import Annotations, Backend
@@ -58,7 +58,7 @@ def deletion(
         pictures: list[Pixels] = [pixels]
         prefixes = [numbers]
         for i in chosen:
-            cover = most_attended(seen(caption.words[i]))
+            cover = most_attended(attention_map(caption.words[i]))
             cells = int(cover.sum())
             pictures += [blank(pixels, cover), blank(pixels, moved(cover, random))]
             prefixes += [numbers[: i + 1]] * 2

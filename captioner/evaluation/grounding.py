@@ -9,93 +9,22 @@ The map of the end token is never counted. Where a hard model chose a place, tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.caption import Caption, Word
+from captioner.caption import Caption
 from captioner.data.caption_set import Box
+from captioner.evaluation.attention_maps import Map, attention_map
 from captioner.evaluation.nouns import mentions
 from captioner.images.reading import Frame
 from captioner.metrics.means import Mean, mean_of
 
-Map = NDArray[np.float64]  # (rows, cols), sums to 1
-
-# Maps that stand still: from a word to the next, less than this part of the attention moves. A model whose scores
-# do not depend on what was said has exactly 0; trained models here have 0.2 to 0.7 (docs/evaluation.md).
-STILL = 0.05
-
-
-def seen(word: Word) -> Map:
-    """Where a word looked: the place a hard model chose, otherwise alpha."""
-    if word.cell is None:
-        return word.alpha.astype(np.float64)
-    single = np.zeros(word.alpha.shape)
-    single[word.cell] = 1.0
-    return single
-
-
-def distance(one: Map, other: Map) -> float:
-    """Total variation: the part of the attention that has to move to make one map the other, 0 to 1."""
-    return 0.5 * float(np.abs(one - other).sum())
-
 
 @dataclass(frozen=True)
-class Motion:
-    """Maps over whole captions; means are over words, intervals over images."""
-
-    captions: int
-    cells: int
-    entropy: Mean  # nats; log(cells) is an even spread
-    movement: Mean | None  # distance from a word's map to the next word's; None where no caption has two words
-    difference: Mean | None  # distance from a word's map to the map at the same position in another image
-
-    @property
-    def spread(self) -> float:
-        """Entropy as a share of an even spread's."""
-        return self.entropy.value / math.log(self.cells) if self.cells > 1 else 0.0
-
-    @property
-    def alarms(self) -> list[str]:
-        """What is wrong with the maps as a whole, a sentence each."""
-        found = []
-        flat = f"; they are flat too (entropy {self.spread:.0%} of an even spread)" if self.spread > 0.98 else ""
-        if self.movement is not None and self.movement.value < STILL:
-            found.append(
-                f"attention stands still: {self.movement.value:.1%} of it moves from a word to the next{flat}. "
-                "The maps say nothing about single words."
-            )
-        if self.difference is not None and self.difference.value < STILL:
-            found.append(
-                f"attention does not depend on the picture: maps of different pictures differ by "
-                f"{self.difference.value:.1%}{flat}."
-            )
-        return found
-
-
-def motion(captions: Sequence[Caption]) -> Motion | None:
-    """None where no caption has a word."""
-    spoken = [caption for caption in captions if caption.words]
-    if not spoken:
-        return None
-    maps = [[seen(word) for word in caption.words] for caption in spoken]
-    # Entropy is of alpha even where a place was chosen: that of a single place is always 0.
-    entropy = mean_of([[word.entropy for word in caption.words] for caption in spoken])
-    assert entropy is not None
-    moved = [[distance(a, b) for a, b in pairwise(some)] for some in maps]
-    others = [*maps[1:], maps[0]] if len(maps) > 1 else []
-    differing = [
-        [distance(a, b) for a, b in zip(some, other, strict=False)] for some, other in zip(maps, others, strict=False)
-    ]
-    return Motion(len(spoken), int(maps[0][0].size), entropy, mean_of(moved), mean_of(differing))
-
-
-@dataclass(frozen=True)
-class Named:
+class GroundedNoun:
     """A noun of a caption that names a category with boxes in its picture."""
 
     image: int
@@ -116,7 +45,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Against:
+class Comparison:
     """A figure beside what an even map and the maps of other images would get on the same boxes."""
 
     value: Mean
@@ -125,7 +54,7 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Label:
+class CategoryFigures:
     """The nouns of one category."""
 
     nouns: int
@@ -141,17 +70,17 @@ class Grounding:
     images: int  # with such a noun
     nouns: int
     absent: int  # nouns that name a category which has no box in the picture: not in the figures
-    mass: Against
-    pointing: Against
-    labels: dict[str, Label]  # most frequent first
+    mass: Comparison
+    pointing: Comparison
+    labels: dict[str, CategoryFigures]  # most frequent first
 
 
-def name(
+def grounded_nouns(
     captions: Sequence[Caption], boxes: Sequence[Sequence[Box]], frames: Sequence[Frame]
-) -> tuple[list[Named], int]:
+) -> tuple[list[GroundedNoun], int]:
     """The nouns that name a category of boxes, and how many name one that has no box in their picture."""
     labels = {box.label for some in boxes for box in some}
-    found: list[Named] = []
+    found: list[GroundedNoun] = []
     absent = 0
     for image, (caption, some, frame) in enumerate(zip(captions, boxes, frames, strict=True)):
         if not some:  # nobody has drawn boxes in it: nothing can be said about its nouns
@@ -162,14 +91,16 @@ def name(
                 absent += 1
                 continue
             words = caption.words[mention.first : mention.last]
-            looked = np.mean([seen(word) for word in words], axis=0)
+            looked = np.mean([attention_map(word) for word in words], axis=0)
             rows, cols = looked.shape
             covered = coverage(named, frame, rows, cols)
-            found.append(Named(image, mention.label, looked, covered, centres(named, frame, rows, cols)))
+            found.append(
+                GroundedNoun(image, mention.label, looked, covered, cell_centers_in_boxes(named, frame, rows, cols))
+            )
     return found, absent
 
 
-def grounding(found: Sequence[Named], absent: int = 0) -> Grounding | None:
+def grounding(found: Sequence[GroundedNoun], absent: int = 0) -> Grounding | None:
     """None where no noun names a box."""
     if not found:
         return None
@@ -182,13 +113,13 @@ def grounding(found: Sequence[Named], absent: int = 0) -> Grounding | None:
         len(images),
         len(found),
         absent,
-        Against(mass, _mean([float(each.covered.mean()) for each in found]), foreign and foreign[0]),
-        Against(pointing, _mean([float(each.hit.mean()) for each in found]), foreign and foreign[1]),
+        Comparison(mass, _mean([float(each.covered.mean()) for each in found]), foreign and foreign[0]),
+        Comparison(pointing, _mean([float(each.hit.mean()) for each in found]), foreign and foreign[1]),
         _labels(found),
     )
 
 
-def _elsewhere(groups: list[list[Named]]) -> tuple[float, float] | None:
+def _elsewhere(groups: list[list[GroundedNoun]]) -> tuple[float, float] | None:
     """Mass and pointing with each noun's map replaced by those of the nouns of all other images, on average.
 
     An expectation, not a draw: mass is linear in the map, and the pointing game in the map's highest cell.
@@ -214,12 +145,12 @@ def _top(looked: Map) -> Map:
     return best
 
 
-def _labels(found: Sequence[Named]) -> dict[str, Label]:
-    by_label: dict[str, list[Named]] = {}
+def _labels(found: Sequence[GroundedNoun]) -> dict[str, CategoryFigures]:
+    by_label: dict[str, list[GroundedNoun]] = {}
     for each in found:
         by_label.setdefault(each.label, []).append(each)
     return {
-        label: Label(
+        label: CategoryFigures(
             len(some),
             _mean([each.mass for each in some]),
             _mean([float(each.covered.mean()) for each in some]),
@@ -255,7 +186,7 @@ def _edges(boxes: list[float], length: int, cells: int) -> NDArray[np.float64]:
     return np.unique(np.asarray(lines, np.float64))
 
 
-def centres(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> NDArray[np.bool_]:
+def cell_centers_in_boxes(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> NDArray[np.bool_]:
     """Which cells have their centre inside a box, (rows, cols)."""
     x = (np.arange(cols) + 0.5) * frame.width / cols
     y = (np.arange(rows) + 0.5) * frame.height / rows

@@ -17,18 +17,19 @@ from captioner.caption import Caption
 from captioner.captioning import Captioner, Failure, caption_of
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError
-from captioner.evaluation import grounding as maps
-from captioner.evaluation.dataset import Material
+from captioner.evaluation.annotation_sources import AnnotationSource, Batch
+from captioner.evaluation.attention_maps import MapStatistics, map_statistics
 from captioner.evaluation.deletion import Deletion, deletion
-from captioner.evaluation.image_sources import Batch, Source
-from captioner.evaluation.subject import Subject
+from captioner.evaluation.evaluated_model import EvaluatedModel
+from captioner.evaluation.evaluation_set import EvaluationSet
+from captioner.evaluation.grounding import Grounding, grounded_nouns, grounding
 from captioner.images import reading as images
 from captioner.images.reading import Picture
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import in_threads
 from captioner.inference.search import SearchOptions, force, search
 from captioner.metrics.cider import DocumentFrequencies
-from captioner.metrics.diversity import Variety, variety
+from captioner.metrics.diversity import Diversity, diversity
 from captioner.metrics.means import Mean, mean
 from captioner.metrics.text_scores import Scores, score
 
@@ -57,10 +58,10 @@ class Evaluation:
     items: tuple[Item, ...]
     captions: tuple[Caption, ...]
     scores: Scores
-    variety: Variety
+    diversity: Diversity
     likelihood: Likelihood | None
-    motion: maps.Motion | None
-    grounding: maps.Grounding | None
+    maps: MapStatistics | None
+    grounding: Grounding | None
     deletion: Deletion | None
     not_measured: dict[str, str]  # what was not measured, and why
     notes: tuple[str, ...]
@@ -70,13 +71,13 @@ class Evaluation:
 
     @property
     def alarms(self) -> list[str]:
-        return self.motion.alarms if self.motion else []
+        return self.maps.alarms if self.maps else []
 
 
 def evaluate(
-    subject: Subject,
-    material: Material,
-    source: Source,
+    model: EvaluatedModel,
+    data: EvaluationSet,
+    source: AnnotationSource,
     options: SearchOptions,
     *,
     likelihood: bool = True,
@@ -90,8 +91,8 @@ def evaluate(
     `reference_stats` are CIDEr's document frequencies; by default they are those of the references here.
     """
     began = time.monotonic()
-    backend, items = subject.captioner.backend, material.captions.items
-    captions, sums, failures = _read(subject.captioner, items, source, options, likelihood, batch, progress)
+    backend, items = model.captioner.backend, data.captions.items
+    captions, sums, failures = _read(model.captioner, items, source, options, likelihood, batch, progress)
     captioned = time.monotonic()
     kept = [i for i in range(len(items)) if i in captions]
     if not kept:
@@ -99,17 +100,17 @@ def evaluate(
     items, said = tuple(items[i] for i in kept), tuple(captions[i] for i in kept)
     results = {str(item.id): caption.text for item, caption in zip(items, said, strict=True)}
     scores = score(results, {str(item.id): item.captions for item in items}, reference_stats=reference_stats)
-    varied = variety([caption.text for caption in said], material.training)
-    assert varied is not None
+    diverse = diversity([caption.text for caption in said], data.training)
+    assert diverse is not None
     scored = time.monotonic()
 
     not_measured = {}
-    if varied.unseen is None:
+    if diverse.unseen is None:
         not_measured["captions not in the training set"] = (
             "the data has no train split: give the training captions with --train-captions"
         )
     grounded = None
-    if material.boxed:
+    if data.boxed:
         grounded = _grounding(items, said)
         if grounded is None:
             not_measured["boxes"] = "no caption names a category that has a box in its picture"
@@ -126,21 +127,21 @@ def evaluate(
         not_measured["likelihood"] = "left out (--no-likelihood)"
     now = time.monotonic()
     return Evaluation(
-        model=subject.name,
-        attention=subject.attention,
-        data=material.captions.name,
-        split=material.split,
+        model=model.name,
+        attention=model.attention,
+        data=data.captions.name,
+        split=data.split,
         options=options,
         items=items,
         captions=said,
         scores=scores,
-        variety=varied,
+        diversity=diverse,
         likelihood=_likelihood(sums, backend) if likelihood else None,
-        motion=maps.motion(said),
+        maps=map_statistics(said),
         grounding=grounded,
         deletion=blanked,
         not_measured=not_measured,
-        notes=material.notes,
+        notes=data.notes,
         failures=tuple(failures),
         seconds=now - began,
         timing={"captions": captioned - began, "scores": scored - captioned, "attention": now - scored},
@@ -160,7 +161,7 @@ class _Told:
 def _read(
     captioner: Captioner,
     items: Sequence[Item],
-    source: Source,
+    source: AnnotationSource,
     options: SearchOptions,
     likelihood: bool,
     batch: int,
@@ -239,8 +240,8 @@ def pictured(caption: Caption, item: Item) -> Caption:
     return replace(caption, picture=Picture(str(item.path), frame, item.path))
 
 
-def _grounding(items: Sequence[Item], captions: Sequence[Caption]) -> maps.Grounding | None:
+def _grounding(items: Sequence[Item], captions: Sequence[Caption]) -> Grounding | None:
     with_boxes = [(item, pictured(caption, item)) for item, caption in zip(items, captions, strict=True) if item.boxes]
     frames = [caption.picture.frame for _, caption in with_boxes if caption.picture]
-    found = maps.name([caption for _, caption in with_boxes], [item.boxes for item, _ in with_boxes], frames)
-    return maps.grounding(*found)
+    found = grounded_nouns([caption for _, caption in with_boxes], [item.boxes for item, _ in with_boxes], frames)
+    return grounding(*found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,31 +11,21 @@ from functools import lru_cache
 from html import escape
 from importlib import resources
 
+import numpy as np
+
 from captioner import overlay
 from captioner.caption import Caption
 from captioner.errors import CaptionerError
 from captioner.evaluation import charts
+from captioner.evaluation.protocol import Evaluation, pictured
+from captioner.evaluation.tables import Row, Section, heading, sections
+from captioner.overlay.heat import likeliest
 from captioner.overlay.page import digest
+from captioner.text.tokenizer import tokenize
 
 QUALITY = 84  # of the drawn sheets, as JPEG
-
-
-@dataclass(frozen=True)
-class Row:
-    """A figure as it is printed; `bar` is its value and interval where it is drawn too."""
-
-    name: str
-    value: str
-    interval: str = ""
-    remark: str = ""
-    bar: tuple[float, float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    rows: tuple[Row, ...]
-    note: str = ""
+EXAMPLES = 8  # best, and as many worst
+_RANKING = ("CIDEr", "METEOR", "ROUGE-L")  # the first of them that there is
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,50 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-def page(report: Report) -> str:
+def report_page(evaluation: Evaluation, examples: int = EXAMPLES) -> str:
+    """The report as an HTML document."""
+    ranking = next((name for name in _RANKING if name in evaluation.scores.metrics), None)
+    if ranking is None:
+        raise ValueError(f"a report needs one of {_RANKING}")
+    values = evaluation.scores.metrics[ranking].per_image
+    order = np.argsort(values, kind="stable")
+    few = min(examples, len(order) // 2) or len(order)
+    said = [len(tokenize(caption.text)) for caption in evaluation.captions]
+    referred = [len(tokenize(text)) for item in evaluation.items for text in item.captions]
+    failed = [f"{len(evaluation.failures):,} pictures could not be read and are in no figure"] * bool(
+        evaluation.failures
+    )
+    return render(
+        Report(
+            title=f"{evaluation.model} on {evaluation.data}, {evaluation.split}",
+            about=heading(evaluation),
+            sections=tuple(sections(evaluation)),
+            histograms=(
+                charts.histogram(
+                    [("captions", said), ("references", referred)], title="Length", axis="words", whole=True
+                ),
+                charts.histogram([("images", values.tolist())], title=f"{ranking} of each image", axis=ranking),
+            ),
+            best=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[::-1][:few]),
+            worst=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[:few]),
+            ranked_by=ranking,
+            alarms=tuple(evaluation.alarms),
+            notes=(*evaluation.notes, *evaluation.scores.warnings, *failed),
+        )
+    )
+
+
+def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
+    item = evaluation.items[position]
+    caption = pictured(evaluation.captions[position], item)
+    assert caption.picture is not None
+    caption = dataclasses.replace(caption, picture=dataclasses.replace(caption.picture, name=item.path.name))
+    if evaluation.attention == "hard":
+        caption = likeliest(caption)
+    return Example(caption, item.captions, value)
+
+
+def render(report: Report) -> str:
     """The whole document."""
     looks = _part("report.css")
     policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{digest(looks)}'"

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
+from captioner.evaluation.attention_maps import MapStatistics
 from captioner.evaluation.deletion import Deletion
-from captioner.evaluation.grounding import Against, Grounding, Motion
+from captioner.evaluation.grounding import Comparison, Grounding
 from captioner.evaluation.protocol import Evaluation
-from captioner.evaluation.report import Row, Section
 from captioner.metrics.means import Mean
 from captioner.options import search_note
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure as it is printed; `bar` is its value and interval where it is drawn too."""
+
+    name: str
+    value: str
+    interval: str = ""
+    remark: str = ""
+    bar: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    rows: tuple[Row, ...]
+    note: str = ""
 
 
 def sections(evaluation: Evaluation) -> list[Section]:
@@ -19,8 +38,8 @@ def sections(evaluation: Evaluation) -> list[Section]:
     found = [_scores(evaluation), _captions(evaluation)]
     if evaluation.likelihood is not None:
         found.append(_likelihood(evaluation))
-    if evaluation.motion is not None:
-        found.append(_motion(evaluation.motion))
+    if evaluation.maps is not None:
+        found.append(_maps(evaluation.maps))
     if evaluation.grounding is not None:
         found.append(_grounding(evaluation.grounding))
     if evaluation.deletion is not None:
@@ -77,7 +96,7 @@ def _scores(evaluation: Evaluation) -> Section:
 
 
 def _captions(evaluation: Evaluation) -> Section:
-    found = evaluation.variety
+    found = evaluation.diversity
     rows = [
         Row("words a caption", f"{found.length.value:.2f}", _interval(found.length, 2)),
         Row("different words used", f"{found.vocabulary:,}"),
@@ -103,7 +122,7 @@ def _likelihood(evaluation: Evaluation) -> Section:
     return Section("Likelihood of the references", rows, "teacher-forced: says nothing about the captions above")
 
 
-def _motion(found: Motion) -> Section:
+def _maps(found: MapStatistics) -> Section:
     rows = [
         Row(
             "entropy of a map",
@@ -129,7 +148,7 @@ def _grounding(found: Grounding) -> Section:
     return Section("Attention and boxes", rows, "nouns that name a category, against the boxes of that category")
 
 
-def _against(name: str, found: Against) -> Row:
+def _against(name: str, found: Comparison) -> Row:
     other = "" if found.elsewhere is None else f", maps of other images {found.elsewhere:.1%}"
     return Row(name, f"{found.value.value:.1%}", _percent(found.value), f"even map {found.even:.1%}{other}")
 
@@ -165,7 +184,7 @@ def results(evaluation: Evaluation) -> list[dict[str, Any]]:
 def record(evaluation: Evaluation) -> dict[str, Any]:
     """The evaluation as a JSON object, without the captions."""
     options = dataclasses.asdict(evaluation.options)
-    motion = evaluation.motion
+    maps = evaluation.maps
     return {
         "model": evaluation.model,
         "attention": evaluation.attention,
@@ -180,9 +199,9 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
         "scores": evaluation.scores.values,
         "intervals": {name: [pair.low, pair.high] for name, pair in evaluation.scores.intervals().items()},
         "not_available": dict(evaluation.scores.unavailable),
-        "captions": _plain(evaluation.variety),
+        "captions": _plain(evaluation.diversity),
         "likelihood": _plain(evaluation.likelihood),
-        "maps": None if motion is None else {**_plain(motion), "spread": motion.spread},
+        "maps": None if maps is None else {**_plain(maps), "spread": maps.spread},
         "boxes": _plain(evaluation.grounding),
         "deletion": _plain(evaluation.deletion),
         "not_measured": evaluation.not_measured,

@@ -10,7 +10,7 @@ from captioner.text.tokenizer import tokenize
 
 
 @dataclass(frozen=True)
-class Variety:
+class Diversity:
     """Of captions as the scorers read them; `distinct` falls as a set grows, so compare sets of one size only."""
 
     captions: int
@@ -22,7 +22,7 @@ class Variety:
     unseen: Mean | None  # share of captions that are no training caption; None where those are not at hand
 
 
-def variety(captions: Sequence[str], training: Iterable[str] | None = None) -> Variety | None:
+def diversity(captions: Sequence[str], training: Iterable[str] | None = None) -> Diversity | None:
     """None where there is no caption. `training` are the raw captions a model was trained on."""
     if not captions:
         return None
@@ -30,7 +30,7 @@ def variety(captions: Sequence[str], training: Iterable[str] | None = None) -> V
     length = mean([len(words) for words in tokens], [1] * len(tokens))
     assert length is not None
     known = None if training is None else {tuple(tokenize(caption)) for caption in training}
-    return Variety(
+    return Diversity(
         captions=len(tokens),
         empty=sum(not words for words in tokens),
         length=length,

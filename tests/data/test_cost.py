@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from captioner.data.cost import GRIDS, Decoder, Grid, readable
+from captioner.data.cost import GRIDS, DecoderCost, GridCost, readable
 
 
 def test_a_grid_takes_what_numpy_takes_for_it() -> None:
@@ -13,21 +13,24 @@ def test_a_grid_takes_what_numpy_takes_for_it() -> None:
         array = np.zeros((2, grid.channels, grid.rows, grid.cols), np.float16)
         assert grid.bytes(views=2) == array.nbytes
     assert GRIDS[0].bytes() == 57_344
-    assert Grid("", 7, 5, 3).bytes(value_bytes=4) == 7 * 5 * 3 * 4
+    assert GridCost("", 7, 5, 3).bytes(value_bytes=4) == 7 * 5 * 3 * 4
 
 
 @pytest.mark.parametrize(
     ("cost", "attention"),
     [
-        (Decoder(images=4, captions=3, length=9, vocabulary=900), 256),
-        (Decoder(images=2, captions=5, length=12, cells=256, channels=432, attention_size=512, vocabulary=700), 512),
-        (Decoder(4, 2, 6, 64, 320, 256, 128, 128, 256, 1000), 128),
+        (DecoderCost(images=4, captions=3, length=9, vocabulary=900), 256),
+        (
+            DecoderCost(images=2, captions=5, length=12, cells=256, channels=432, attention_size=512, vocabulary=700),
+            512,
+        ),
+        (DecoderCost(4, 2, 6, 64, 320, 256, 128, 128, 256, 1000), 128),
     ],
 )
-def test_the_decoders_cost_is_that_of_the_real_one(cost: Decoder, attention: int) -> None:
+def test_the_decoders_cost_is_that_of_the_real_one(cost: DecoderCost, attention: int) -> None:
     """Weights exactly; what autograd keeps for the backward pass to 25 %."""
     torch = pytest.importorskip("torch")
-    from captioner.model.decoder import Decoder as RealDecoder
+    from captioner.model.decoder import Decoder
     from captioner.model.settings import ModelSettings
 
     settings = ModelSettings.model_validate(
@@ -38,7 +41,7 @@ def test_the_decoders_cost_is_that_of_the_real_one(cost: Decoder, attention: int
             "attention": {"size": attention},
         }
     )
-    decoder = RealDecoder(settings, cost.channels, cost.vocabulary)
+    decoder = Decoder(settings, cost.channels, cost.vocabulary)
     assert cost.parameters() == sum(parameter.numel() for parameter in decoder.parameters())
     assert cost.state_bytes() == 16 * cost.parameters()
 

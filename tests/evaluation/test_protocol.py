@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.evaluation import dataset as material
-from captioner.evaluation import image_sources as sources
-from captioner.evaluation import protocol, subject, tables
+from captioner.evaluation import protocol, tables
+from captioner.evaluation.annotation_sources import FeatureCache, PictureFiles
+from captioner.evaluation.evaluated_model import EvaluatedModel, load_model
+from captioner.evaluation.evaluation_set import read_evaluation_set
 from captioner.evaluation.protocol import Evaluation
 from captioner.inference.search import SearchOptions
 from captioner.metrics.text_scores import score
@@ -65,14 +66,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(bundle: Path) -> subject.Subject:
-    return subject.load(bundle)
+def model(bundle: Path) -> EvaluatedModel:
+    return load_model(bundle)
 
 
-def evaluate(model: subject.Subject, folder: Path, **changes: object) -> Evaluation:
+def evaluate(model: EvaluatedModel, folder: Path, **changes: object) -> Evaluation:
     asked = {k: changes.pop(k) for k in ("limit", "boxes", "train_captions", "allow_missing") if k in changes}
-    gathered = material.gather(folder, "val", **asked)  # type: ignore[arg-type]
-    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    gathered = read_evaluation_set(folder, "val", **asked)  # type: ignore[arg-type]
+    source = PictureFiles(model.captioner.backend, gathered.captions.items)
     return protocol.evaluate(model, gathered, source, model.captioner.options(), **changes)  # type: ignore[arg-type]
 
 
@@ -109,8 +110,8 @@ def test_perplexity_is_that_of_every_reference_read_alone(model, folder) -> None
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_number_of_threads_changes_nothing(bundle, folder, threads: int) -> None:
-    one = evaluate(subject.load(bundle, threads=2), folder, batch=1)
-    loaded = subject.load(bundle, threads=threads)
+    one = evaluate(load_model(bundle, threads=2), folder, batch=1)
+    loaded = load_model(bundle, threads=threads)
     assert loaded.captioner.threads == threads
     other = evaluate(loaded, folder, batch=1)
     assert [caption.text for caption in one.captions] == [caption.text for caption in other.captions]
@@ -132,13 +133,13 @@ def test_the_training_split_of_the_data_tells_which_captions_are_new(model, fold
     found = evaluate(model, folder)
     known = {"a cat on the mat", "something else"}
     expected = sum(caption.text not in known for caption in found.captions) / 5
-    assert found.variety.unseen is not None and found.variety.unseen.value == expected
+    assert found.diversity.unseen is not None and found.diversity.unseen.value == expected
 
 
 def test_what_was_not_measured_is_said(model, folder, tmp_path) -> None:
     alone = write(tmp_path / "captions_val.json", coco(REFERENCES, "{:012d}.png"))
-    gathered = material.gather(alone, "val", images=folder / "images")
-    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    gathered = read_evaluation_set(alone, "val", images=folder / "images")
+    source = PictureFiles(model.captioner.backend, gathered.captions.items)
     found = protocol.evaluate(model, gathered, source, model.captioner.options(), likelihood=False)
     assert set(found.not_measured) == {"captions not in the training set", "boxes", "deletion", "likelihood"}
     assert "--train-captions" in tables.text(found)
@@ -175,44 +176,44 @@ def test_missing_pictures_are_an_error_with_counts_unless_allowed(model, folder,
     more = {**REFERENCES, 999: ["a mat"], 998: ["a dog"]}
     alone = write(tmp_path / "captions_val.json", coco(more, "{:012d}.png"))
     with pytest.raises(CaptionerError, match=r"2 of 7 pictures of val are missing.*000000000999\.png"):
-        material.gather(alone, "val", images=folder / "images")
-    gathered = material.gather(alone, "val", images=folder / "images", allow_missing=True)
+        read_evaluation_set(alone, "val", images=folder / "images")
+    gathered = read_evaluation_set(alone, "val", images=folder / "images", allow_missing=True)
     assert len(gathered.captions) == 5
     assert any("2 of 7" in note and "not comparable" in note for note in gathered.notes)
 
 
 def test_images_without_references_are_counted_and_left_out(folder, tmp_path) -> None:
     alone = write(tmp_path / "captions_val.json", coco({**REFERENCES, 998: [], 999: ["  "]}, "{:012d}.png"))
-    gathered = material.gather(alone, "val", images=folder / "images")
+    gathered = read_evaluation_set(alone, "val", images=folder / "images")
     assert len(gathered.captions) == 5
     assert any("2 of 7 images have no reference" in note for note in gathered.notes)
     with pytest.raises(CaptionerError, match="none of the 1 images"):
-        material.gather(write(tmp_path / "b" / "captions_val.json", coco({1: []})), "val")
+        read_evaluation_set(write(tmp_path / "b" / "captions_val.json", coco({1: []})), "val")
 
 
 def test_a_split_that_is_not_there_names_those_that_are(folder) -> None:
     with pytest.raises(UsageError, match=r"no split 'test'.*train, val"):
-        material.gather(folder, "test")
+        read_evaluation_set(folder, "test")
 
 
 def test_a_file_whose_name_tells_no_split_is_the_split_asked_for(folder, tmp_path) -> None:
     alone = write(tmp_path / "mine.json", coco(REFERENCES, "{:012d}.png"))
-    gathered = material.gather(alone, "test", images=folder / "images")
+    gathered = read_evaluation_set(alone, "test", images=folder / "images")
     assert (len(gathered.captions), gathered.split, gathered.training) == (5, "test", None)
 
 
 def test_an_unreadable_picture_is_named_and_the_rest_measured(model, folder, tmp_path) -> None:
     for path in (folder / "images").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes() if path.stem != f"{3:012d}" else b"no picture")
-    gathered = material.gather(folder / "captions_val.json", "val", images=tmp_path)
-    source = sources.Pictures(model.captioner.backend, gathered.captions.items)
+    gathered = read_evaluation_set(folder / "captions_val.json", "val", images=tmp_path)
+    source = PictureFiles(model.captioner.backend, gathered.captions.items)
     found = protocol.evaluate(model, gathered, source, model.captioner.options(), batch=2)
     assert [item.id for item in found.items] == [7, 5, 9, 4]
     assert [Path(failure.name).name for failure in found.failures] == ["000000000003.png"]
 
 
 def test_a_hard_model_is_measured_at_the_places_it_chose(tmp_path, folder) -> None:
-    hard = subject.load(write_model(tmp_path / "hard", hard=True).folder)
+    hard = load_model(write_model(tmp_path / "hard", hard=True).folder)
     found = evaluate(hard, folder)
     assert found.attention == "hard"
     assert all(word.cell is not None for caption in found.captions for word in caption.words)
@@ -264,23 +265,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_training_run_is_evaluated_with_its_own_search_settings(run, folder) -> None:
-    loaded = subject.load(run)
-    assert (loaded.name, loaded.kind, loaded.attention) == ("tiny", "run", "soft")
+    loaded = load_model(run)
+    assert (loaded.name, loaded.attention) == ("tiny", "soft")
     found = evaluate(loaded, folder)
     assert found.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
     assert "repeat penalty 1.5, at most 9 words" in tables.heading(found)
     assert tables.record(found)["search"]["repeat_penalty"] == 1.5
     assert [c.text for c in found.captions] == [loaded.captioner(item.path).text for item in found.items]
     with pytest.raises(UsageError, match="export it"):
-        subject.load(run, backend="onnx")
+        load_model(run, backend="onnx")
 
 
 def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
     from captioner.train import features
 
-    loaded = subject.load(run)
+    loaded = load_model(run)
     backend = loaded.captioner.backend
-    gathered = material.gather(folder, "val", boxes=folder / "instances_val.json")
+    gathered = read_evaluation_set(folder, "val", boxes=folder / "instances_val.json")
     items = gathered.captions.items
     encoder = backend.network.encoder  # type: ignore[attr-defined]
     maker = features.Maker.of(encoder, flip=False)
@@ -291,7 +292,7 @@ def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
     options = loaded.captioner.options()
     expected = evaluate(loaded, folder, boxes=folder / "instances_val.json")
     for place in (caches, made.folder):  # a folder of caches, and the cache itself
-        source = sources.Cached(backend, items, place)
+        source = FeatureCache(backend, items, place)
         found = protocol.evaluate(loaded, gathered, source, options, batch=2)
         assert [c.text for c in found.captions] == [c.text for c in expected.captions]
         for one, other in zip(found.captions, expected.captions, strict=True):
@@ -303,17 +304,17 @@ def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
 
 
 def test_a_cache_that_is_not_there_or_of_another_encoder_is_named(run, folder, bundle, tmp_path) -> None:
-    backend = subject.load(run).captioner.backend
-    items = material.gather(folder, "val").captions.items
+    backend = load_model(run).captioner.backend
+    items = read_evaluation_set(folder, "val").captions.items
     with pytest.raises(UsageError, match="no such folder"):
-        sources.Cached(backend, items, tmp_path / "none")
+        FeatureCache(backend, items, tmp_path / "none")
     with pytest.raises(UsageError, match="holds no efficientnet_lite0-64"):
-        sources.Cached(backend, items, tmp_path)
+        FeatureCache(backend, items, tmp_path)
     with pytest.raises(UsageError, match="--backend torch"):
-        sources.Cached(subject.load(bundle).captioner.backend, items, tmp_path)
+        FeatureCache(load_model(bundle).captioner.backend, items, tmp_path)
 
 
 def test_a_run_that_has_not_been_validated_says_so(run, tmp_path) -> None:
     (tmp_path / "config.yaml").write_text((run / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(UsageError, match="not been validated"):
-        subject.load(tmp_path)
+        load_model(tmp_path)

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from captioner.evaluation import charts
-from captioner.evaluation.report import Example, Report, Row, Section, page
+from captioner.evaluation.report import Example, Report, render
+from captioner.evaluation.tables import Row, Section
 from tests.overlay.browser import CHROMIUM, DRIVER, browser, complaints, contrasts, requests, scheme
 from tests.overlay.making import caption
 
@@ -48,8 +49,8 @@ def report(**changes: object) -> Report:
     return Report(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_everything_given_is_on_the_page() -> None:
-    text = page(report(alarms=("attention stands still",), notes=("the first 5 of 10 images",)))
+def test_everything_given_is_on_the_render() -> None:
+    text = render(report(alarms=("attention stands still",), notes=("the first 5 of 10 images",)))
     for part in ("31.2", "30.1 to 32.3", "104.0", "not available: needs Java", "even map 20.0%"):
         assert part in text
     for part in (
@@ -64,7 +65,7 @@ def test_everything_given_is_on_the_page() -> None:
 
 
 def test_the_page_asks_for_nothing_outside_itself() -> None:
-    text = page(report())
+    text = render(report())
     assert not re.search(r"(?:src|href)=\"(?!data:)", text)
     assert "http:" not in text and "https:" not in text and "<script" not in text
     assert "default-src 'none'" in text
@@ -72,7 +73,7 @@ def test_the_page_asks_for_nothing_outside_itself() -> None:
 
 def test_text_from_outside_stays_text() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-    text = page(
+    text = render(
         report(
             title=evil,
             about=evil,
@@ -88,7 +89,7 @@ def test_text_from_outside_stays_text() -> None:
 
 
 def test_examples_are_drawn_as_overlays() -> None:
-    pictures = re.findall(r"data:image/jpeg;base64,([^\"]+)", page(report()))
+    pictures = re.findall(r"data:image/jpeg;base64,([^\"]+)", render(report()))
     assert len(pictures) == 2
     with Image.open(io.BytesIO(base64.b64decode(pictures[0]))) as sheet:
         assert sheet.width > 400  # the sheet of the two words and the picture, not the picture of 60 x 40
@@ -100,7 +101,7 @@ def test_a_picture_that_has_gone_does_not_take_the_page_with_it(tmp_path: Path) 
     from captioner.images.reading import Frame, Picture
 
     gone = replace(caption("a dog"), picture=Picture("gone.jpg", Frame(4, 4), tmp_path / "gone.jpg"))
-    text = page(report(best=(Example(gone, ("a dog",), 1.0),)))
+    text = render(report(best=(Example(gone, ("a dog",), 1.0),)))
     assert "no such file" in text and "a boat at sea" in text
 
 
@@ -134,7 +135,7 @@ def test_histograms_of_next_to_nothing(values: list[float]) -> None:
 @pytest.mark.skipif(not CHROMIUM or not DRIVER, reason="no browser found; on Debian: apt-get install chromium-driver")
 def test_in_a_browser_it_is_quiet_readable_and_fits(browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(page(report(alarms=("attention stands still",))), encoding="utf-8")
+    file.write_text(render(report(alarms=("attention stands still",))), encoding="utf-8")
     for name, width in (("light", 1200), ("dark", 500)):
         scheme(browser, name)
         browser.set_window_size(width, 1400)

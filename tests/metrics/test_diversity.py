@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from captioner.metrics.diversity import variety
+from captioner.metrics.diversity import diversity
 
 
 def test_counts_by_hand() -> None:
-    found = variety(["a dog runs", "a dog", "A dog."], ["a dog .", "something else"])
+    found = diversity(["a dog runs", "a dog", "A dog."], ["a dog .", "something else"])
     assert found is not None
     assert found.length.value == pytest.approx(7 / 3)
     assert found.vocabulary == 3
@@ -18,15 +18,15 @@ def test_counts_by_hand() -> None:
 
 
 def test_without_training_captions_nothing_is_said_about_them() -> None:
-    found = variety(["a dog"])
+    found = diversity(["a dog"])
     assert found is not None and found.unseen is None
 
 
 def test_an_empty_caption_is_counted_and_is_a_caption() -> None:
-    found = variety(["", "a dog"])
+    found = diversity(["", "a dog"])
     assert found is not None
     assert (found.captions, found.empty, found.length.value) == (2, 1, 1.0)
 
 
 def test_no_captions_no_figures() -> None:
-    assert variety([]) is None
+    assert diversity([]) is None

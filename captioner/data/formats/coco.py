@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.caption_set import CaptionSet, Item, split_name, split_of_file
-from captioner.data.formats.image_paths import places_for
+from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_json
 from captioner.errors import CaptionerError
 
@@ -51,7 +51,9 @@ def read_coco(
     listed = coco.dataset["images"]
     # The name goes first: asked for val, a file of training captions must not be taken for it.
     split = split_of_file(path) or split_name(split or "train")
-    places = places_for(path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting)
+    image_folder = find_image_folder(
+        path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting
+    )
     items, seen = [], set()
     for record in listed:
         identity = record["id"]
@@ -59,7 +61,7 @@ def read_coco(
             raise CaptionerError(f"{path}: the image id {identity!r} is listed twice, or is not a number or name")
         seen.add(identity)
         captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(identity, ()))
-        items.append(Item(identity, places.find(str(record["file_name"])), captions, split))
+        items.append(Item(identity, image_folder.find(str(record["file_name"])), captions, split))
     stray = [annotation["image_id"] for annotation in coco.dataset["annotations"] if annotation["image_id"] not in seen]
     notes: tuple[str, ...] = ()
     if stray:

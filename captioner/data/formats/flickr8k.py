@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from captioner.data.caption_set import CaptionSet, Item, split_name
-from captioner.data.formats.image_paths import places_for
+from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_text
 from captioner.errors import CaptionerError
 
@@ -46,9 +46,9 @@ def read_flickr8k(
                 raise CaptionerError(f"{other}: {picture} is already in the split {splits[picture]!r}")
     default = UNLISTED if lists else "train"
     pictures = list(dict.fromkeys([*captions, *splits]))
-    places = places_for(path, images, [(picture, "") for picture in pictures], images_setting)
+    image_folder = find_image_folder(path, images, [(picture, "") for picture in pictures], images_setting)
     items = tuple(
-        Item(picture, places.find(picture), tuple(captions.get(picture, ())), splits.get(picture, default))
+        Item(picture, image_folder.find(picture), tuple(captions.get(picture, ())), splits.get(picture, default))
         for picture in pictures
     )
     return CaptionSet(name or path.name.split(".")[0], items, tuple(empty))

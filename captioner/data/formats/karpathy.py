@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.caption_set import CaptionSet, Item, split_name
-from captioner.data.formats.image_paths import places_for
+from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_json
 from captioner.errors import CaptionerError
 
@@ -29,12 +29,12 @@ def read_karpathy(
             if not isinstance(record, dict) or key not in record:
                 raise CaptionerError(f"{path}: images[{position}] lacks {key!r}: {str(record)[:80]}")
     pictures = [(str(record["filename"]), str(record.get("filepath", ""))) for record in records]
-    places = places_for(path, images, pictures, images_setting)
+    image_folder = find_image_folder(path, images, pictures, images_setting)
     key = next((key for key in ("cocoid", "imgid") if all(key in record for record in records)), "filename")
     items = tuple(
         Item(
             record[key],
-            places.find(file, folder),
+            image_folder.find(file, folder),
             tuple(_raw(sentence, path, position) for sentence in record["sentences"]),
             split_name(str(record["split"])),
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.data.caption_set import CaptionSet, Item, split_name, split_of_file
-from captioner.data.formats.image_paths import places_for
+from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import parse_json, read_text
 from captioner.errors import CaptionerError
 
@@ -39,19 +39,19 @@ def read_table(
     default = split_of_file(path) or "train"
     entries: dict[str, _Entry] = {}
     rows = _records(text, path) if text.lstrip()[:1] in ("{", "[") else _rows(text, path)
-    for place, image, captions, row_split in rows:
+    for where, image, captions, row_split in rows:
         entry = entries.setdefault(image, _Entry())
         entry.captions += captions
         if row_split:
             row_split = split_name(row_split)
             if entry.split not in (None, row_split):
-                raise CaptionerError(f"{place}: {image} is in the split {row_split!r} and in {entry.split!r}")
+                raise CaptionerError(f"{where}: {image} is in the split {row_split!r} and in {entry.split!r}")
             entry.split = row_split
-    places = places_for(path, images, [(image, "") for image in entries], images_setting)
+    image_folder = find_image_folder(path, images, [(image, "") for image in entries], images_setting)
     items = tuple(
         Item(
             image,
-            Path(image) if Path(image).is_absolute() else places.find(image),
+            Path(image) if Path(image).is_absolute() else image_folder.find(image),
             tuple(entry.captions),
             entry.split or default,
         )
@@ -80,12 +80,12 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
             if columns is None:
                 columns = [cell.strip().lower() for cell in row]
                 continue
-            place = f"{path}: line {reader.line_num}"
+            where = f"{path}: line {reader.line_num}"
             if len(row) != len(columns):
                 hint = "; a caption that holds the delimiter must be in quotes" if len(row) > len(columns) else ""
-                raise CaptionerError(f"{place} has {len(row)} columns where the header has {len(columns)}{hint}")
+                raise CaptionerError(f"{where} has {len(row)} columns where the header has {len(columns)}{hint}")
             record = dict(zip(columns, row, strict=True))
-            yield place, *_fields(record, place)
+            yield where, *_fields(record, where)
     except csv.Error as error:
         raise CaptionerError(f"{path}: line {reader.line_num}: {error}") from None
 
@@ -102,25 +102,25 @@ def delimiter_of(header: str) -> str | None:
 def _records(text: str, path: Path) -> Iterator[_Row]:
     if text.lstrip().startswith("["):
         for position, record in enumerate(parse_json(text, str(path))):
-            place = f"{path}: record {position}"
-            yield place, *_fields(record, place)
+            where = f"{path}: record {position}"
+            yield where, *_fields(record, where)
         return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            place = f"{path}: line {number}"
-            yield place, *_fields(parse_json(line, str(path), line=number), place)
+            where = f"{path}: line {number}"
+            yield where, *_fields(parse_json(line, str(path), line=number), where)
 
 
-def _fields(record: Any, place: str) -> tuple[str, list[str], str | None]:
+def _fields(record: Any, where: str) -> tuple[str, list[str], str | None]:
     if not isinstance(record, dict):
-        raise CaptionerError(f"{place} is not an object with `image` and `caption`: {str(record)[:80]}")
+        raise CaptionerError(f"{where} is not an object with `image` and `caption`: {str(record)[:80]}")
     image = _value(record, IMAGE)
     if not isinstance(image, str) or not image.strip():
-        raise CaptionerError(f"{place} names no image: expected the column `image`, found {', '.join(record)}")
+        raise CaptionerError(f"{where} names no image: expected the column `image`, found {', '.join(record)}")
     caption = _value(record, CAPTION)
     captions = list(caption) if isinstance(caption, list) else [caption]
     if not all(isinstance(one, str) for one in captions):
-        raise CaptionerError(f"{place} has no text under `caption`: {caption!r:.80}")
+        raise CaptionerError(f"{where} has no text under `caption`: {caption!r:.80}")
     split = _value(record, SPLIT)
     return image.strip(), captions, str(split) if split else None
 

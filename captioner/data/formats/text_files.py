@@ -39,7 +39,7 @@ def read_json(path: Path) -> Any:
     return parse_json(text, str(path))
 
 
-def parse_json(text: str, place: str, line: int | None = None) -> Any:
+def parse_json(text: str, source: str, line: int | None = None) -> Any:
     """JSON of a file, or of one of its lines where `line` is given."""
     try:
         return json.loads(text)
@@ -53,10 +53,10 @@ def parse_json(text: str, place: str, line: int | None = None) -> Any:
         else:
             what = "broken JSON"
         raise CaptionerError(
-            f"{place}: {what} at line {line or error.lineno}, column {error.colno}: {error.msg}"
+            f"{source}: {what} at line {line or error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except RecursionError:
-        raise CaptionerError(f"{place}: the JSON is nested too deeply to be a caption file") from None
+        raise CaptionerError(f"{source}: the JSON is nested too deeply to be a caption file") from None
 
 
 def read_start(path: Path, size: int = 1 << 16) -> str:

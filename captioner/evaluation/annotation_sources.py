@@ -34,12 +34,12 @@ class Batch:
     failures: dict[int, Failure]
 
 
-class Source(Protocol):
+class AnnotationSource(Protocol):
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """The images at these positions of the split, a batch for each list."""
 
 
-class Pictures:
+class PictureFiles:
     """Pictures from their files, read ahead of the encoder."""
 
     def __init__(self, backend: Backend, items: Sequence[Item]) -> None:
@@ -74,7 +74,7 @@ class Pictures:
         )
 
 
-class Cached:
+class FeatureCache:
     """Grids that `captioner features` has made; the rest of the encoder runs in torch."""
 
     def __init__(self, backend: Backend, items: Sequence[Item], folder: Path) -> None:
@@ -101,20 +101,20 @@ class Cached:
             folder = features.cache_folder(folder, maker)
         self.backend = backend
         self.cache = features.Features(folder, maker)
-        self.places = self.cache.locate([features.key(item.path) for item in items])
+        self.locations = self.cache.locate([features.key(item.path) for item in items])
 
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:
         for batch in positions:
-            places = self.places[np.asarray(batch, np.int64)]
-            yield Batch(list(batch), partial(self._encode, places), [None] * len(batch), {})
+            locations = self.locations[np.asarray(batch, np.int64)]
+            yield Batch(list(batch), partial(self._encode, locations), [None] * len(batch), {})
 
-    def _encode(self, places: NDArray[Any]) -> Annotations:
+    def _encode(self, locations: NDArray[Any]) -> Annotations:
         import torch
 
         with torch.inference_mode():
-            values = self.backend.network.annotations(self.cache.read(places).to(self.backend.device))
+            values = self.backend.network.annotations(self.cache.read(locations).to(self.backend.device))
         # A hard model's draws are keyed by the picture: here, by where its grid is kept.
-        keys = (places[:, 0].astype(np.int64) * 65_536 + places[:, 1]).astype(np.uint32)
+        keys = (locations[:, 0].astype(np.int64) * 65_536 + locations[:, 1]).astype(np.uint32)
         return Annotations(values, self.backend.rows, self.backend.cols, keys)
 
 

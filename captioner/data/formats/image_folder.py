@@ -24,7 +24,7 @@ _COCO_2014 = re.compile(r"COCO_\w+?_(\d{12}\.jpg)$")  # COCO's 2017 release drop
 _SAMPLE = 50  # names looked up to tell which folder is the right one
 
 
-class Places:
+class ImageFolder:
     """A folder of pictures; lists each folder once and answers from memory."""
 
     def __init__(self, root: Path) -> None:
@@ -75,9 +75,9 @@ class Places:
         return self._inner
 
 
-def places_for(
+def find_image_folder(
     captions: Path, images: Path | None, names: Sequence[tuple[str, str]], setting: str | None = None
-) -> Places:
+) -> ImageFolder:
     """The folder given, or the one beside the caption file that holds its first pictures.
 
     `names` are (file name, folder hint) of the pictures in the file.
@@ -85,15 +85,15 @@ def places_for(
     if images is not None:
         if not images.is_dir():
             raise missing(images, setting, "folder of images")
-        return Places(images)
+        return ImageFolder(images)
     beside = captions if captions.is_dir() else captions.parent
     fallback = None
-    for candidate in _BESIDE:
-        root = Path(os.path.normpath(beside / candidate))
+    for relative in _BESIDE:
+        root = Path(os.path.normpath(beside / relative))
         if not root.is_dir():
             continue
-        places = Places(root)
-        fallback = fallback or places
-        if any(places.holds(name, folder) for name, folder in names[:_SAMPLE]):
-            return places
-    return fallback or Places(beside)
+        candidate = ImageFolder(root)
+        fallback = fallback or candidate
+        if any(candidate.holds(name, hint) for name, hint in names[:_SAMPLE]):
+            return candidate
+    return fallback or ImageFolder(beside)

@@ -17,7 +17,7 @@ from captioner.images import reading as images
 
 
 @dataclass(frozen=True)
-class Pictures:
+class PictureFindings:
     """What was found; `same` groups files of equal content."""
 
     missing: tuple[Path, ...]
@@ -27,13 +27,13 @@ class Pictures:
     decoded: bool  # every pixel, or the headers alone
 
 
-def look(
+def inspect_pictures(
     paths: Iterable[Path],
     *,
     decode: bool = False,
     threads: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Pictures:
+) -> PictureFindings:
     """Opens every file once. By default the header is parsed; with `decode` every pixel is."""
     listed = list(dict.fromkeys(paths))
     sizes: dict[Path, int] = {}
@@ -64,7 +64,7 @@ def look(
                 groups[digest].append(path)
             progress(done, len(there))
     same = tuple(tuple(group) for group in groups.values() if len(group) > 1)
-    return Pictures(tuple(missing), tuple(unreadable), same, sum(sizes.values()), decode)
+    return PictureFindings(tuple(missing), tuple(unreadable), same, sum(sizes.values()), decode)
 
 
 def _problem(path: Path, decode: bool) -> str | None:

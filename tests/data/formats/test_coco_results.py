@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from captioner.data.formats.coco_results import mismatches, pair, read_references, read_results
 from captioner.errors import CaptionerError
-from captioner.evaluation.result_files import mismatches, pair, read_references, read_results
 
 
 def written(folder: Path, content: object) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from captioner.bundle import storage as bundles
 from captioner.captioning import BackendName, Captioner
@@ -12,11 +11,10 @@ from captioner.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvaluatedModel:
     """A loaded model, and how it is named in the report."""
 
     name: str
-    kind: Literal["bundle", "run"]
     attention: str  # soft or hard
     captioner: Captioner
 
@@ -26,13 +24,13 @@ def is_run(path: Path) -> bool:
     return (path / "config.yaml").is_file() and not (path / bundles.MANIFEST).is_file()
 
 
-def load(
+def load_model(
     model: str | Path,
     *,
     backend: BackendName = "auto",
     device: str | None = None,
     threads: int | None = None,
-) -> Subject:
+) -> EvaluatedModel:
     """A bundle by name or folder, or a run folder."""
     path = Path(model).expanduser()
     if is_run(path):
@@ -43,10 +41,10 @@ def load(
         return _load_run(path, device, threads)
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
     assert captioner.manifest is not None
-    return Subject(captioner.manifest.name, "bundle", captioner.manifest.attention, captioner)
+    return EvaluatedModel(captioner.manifest.name, captioner.manifest.attention, captioner)
 
 
-def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
+def _load_run(folder: Path, device: str | None, threads: int | None) -> EvaluatedModel:
     try:
         import torch
 
@@ -63,4 +61,4 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Subject:
         torch.set_num_threads(threads)
     defaults = options(best.config.training.validation)
     captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
-    return Subject(best.config.name, "run", "hard" if best.network.decoder.hard else "soft", captioner)
+    return EvaluatedModel(best.config.name, "hard" if best.network.decoder.hard else "soft", captioner)

@@ -12,7 +12,7 @@ from captioner.errors import CaptionerError
 
 
 @dataclass(frozen=True)
-class Material:
+class EvaluationSet:
     """The images to caption; what was left out is in `notes`, a sentence each."""
 
     captions: CaptionSet
@@ -22,7 +22,7 @@ class Material:
     notes: tuple[str, ...]
 
 
-def gather(
+def read_evaluation_set(
     data: Path,
     split: str,
     *,
@@ -32,7 +32,7 @@ def gather(
     boxes: Path | None = None,
     train_captions: Path | None = None,
     allow_missing: bool = False,
-) -> Material:
+) -> EvaluationSet:
     """Read a split, its boxes and the training captions."""
     whole = read_set(data, images, format=format, name=None, setting="--data", images_setting="--images")
     if split not in whole.splits and data.is_file():  # a single COCO file whose name tells no split is what is asked
@@ -55,7 +55,7 @@ def gather(
         without = sum(not item.boxes for item in held)
         if without:
             notes.append(f"{without:,} of {len(held):,} images have no box: they are not in the figures about boxes")
-    return Material(held, split, _training(whole, train_captions), boxes is not None, tuple(notes))
+    return EvaluationSet(held, split, _training(whole, train_captions), boxes is not None, tuple(notes))
 
 
 def _present(held: CaptionSet, split: str, allow_missing: bool, notes: list[str]) -> CaptionSet:
