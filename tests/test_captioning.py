@@ -19,7 +19,7 @@ from captioner.bundle.manifest import Decoding
 from captioner.captioning import Failure
 from captioner.errors import UsageError
 from captioner.inference.search import SearchOptions, search
-from tests.graphs import SIDE, write_model
+from tests.tiny_bundle import SIDE, write_model
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from captioner.bundle import storage as bundle
 from captioner.bundle.manifest import Decoding, Manifest
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.onnx_backend import OnnxBackend
-from tests.graphs import SIDE, write_model
+from tests.tiny_bundle import SIDE, write_model
 
 DECODING = {"beam": 3, "length_power": 1, "max_length": 20, "look": "expected", "repeat_penalty": 0}
 

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from captioner import Captioner, cli
-from tests.graphs import SIDE, write_model
+from tests.tiny_bundle import SIDE, write_model
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 
 from captioner import cli
 from captioner.cli.data import command
-from tests.data.making import coco, pictures, write
+from tests.data.caption_files import coco, pictures, write
 
 
 @dataclass(frozen=True)

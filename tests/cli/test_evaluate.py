@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from captioner import cli
-from tests.data.making import coco, write
-from tests.graphs import SIDE, write_model
+from tests.data.caption_files import coco, write
+from tests.tiny_bundle import SIDE, write_model
 
 REFERENCES = {12: ["a cat on the mat", "the cat"], 4: ["a dog runs"], 9: ["the dog sleeps", "a dog"]}
 

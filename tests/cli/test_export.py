@@ -16,14 +16,14 @@ from captioner.cli import main
 from captioner.errors import UsageError
 from captioner.train import checkpoint
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    data = making.draw(folder / "data", 12)
-    config = making.write(folder / "tiny.yaml", data, training__epochs=1)
+    data = tiny_run.write_data(folder / "data", 12)
+    config = tiny_run.write_config(folder / "tiny.yaml", data, training__epochs=1)
     start(config, folder=folder / "run", device="cpu")
     return folder / "run"
 
@@ -116,8 +116,8 @@ def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp
 
 def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
     """Of a run that was never validated, which has no best."""
-    data = making.draw(tmp_path / "data", 12)
-    config = making.write(tmp_path / "tiny.yaml", data, training__epochs=1, training__ema=0.9)
+    data = tiny_run.write_data(tmp_path / "data", 12)
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, training__ema=0.9)
     start(config, folder=tmp_path / "run", device="cpu")
     shutil.rmtree(tmp_path / "run" / "best")
     refused = call("export", tmp_path / "run", "--output", tmp_path / "made")

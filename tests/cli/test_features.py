@@ -11,12 +11,12 @@ from captioner.cli.features import command
 from captioner.errors import UsageError
 from captioner.train import features
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return making.draw(tmp_path_factory.mktemp("shapes") / "data", 12)
+    return tiny_run.write_data(tmp_path_factory.mktemp("shapes") / "data", 12)
 
 
 def call(*arguments: str | Path) -> Result:
@@ -27,7 +27,7 @@ def call(*arguments: str | Path) -> Result:
 def test_training_finds_what_the_command_made(
     weights: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = making.write(tmp_path / "tiny.yaml", data, training__epochs=1, encoder__weights=weights)
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, encoder__weights=weights)
     done = call("--config", config, "--device", "cpu")
     assert done.exit_code == 0, done.output
     assert "train: whole, in " in done.stderr
@@ -44,7 +44,7 @@ def test_training_finds_what_the_command_made(
 
 
 def test_an_empty_trunk_has_nothing_to_cache(data: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "tiny.yaml", data, encoder__tail="stem")
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data, encoder__tail="stem")
     error = call("--config", config).exception
     assert isinstance(error, UsageError)
     assert "encoder.tail='stem' leaves an empty trunk: there is nothing to cache" in str(error)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from captioner.bundle import storage as bundle
 from captioner.cli import main
-from tests.graphs import write_model
+from tests.tiny_bundle import write_model
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from captioner.cli import run
-from tests.graphs import write_model
+from tests.tiny_bundle import write_model
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from click.testing import CliRunner, Result
 from captioner.cli.train import command
 from captioner.errors import CaptionerError
 from captioner.train import config as configs
-from tests.train import making
+from tests.train import tiny_run
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return making.draw(tmp_path_factory.mktemp("shapes") / "data", 12)
+    return tiny_run.write_data(tmp_path_factory.mktemp("shapes") / "data", 12)
 
 
 def call(*arguments: str | Path) -> Result:
@@ -24,7 +24,7 @@ def call(*arguments: str | Path) -> Result:
 
 
 def test_a_run_goes_where_it_is_told_and_keeps_the_resolved_config(data: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "tiny.yaml", data)
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data)
     done = call("--config", config, "--set", "training.epochs=1", "--set", "seed=8", "--run", tmp_path / "run")
     assert done.exit_code == 0, done.output
     assert "done: best CIDEr" in done.stderr
@@ -38,17 +38,17 @@ def test_a_run_goes_where_it_is_told_and_keeps_the_resolved_config(data: Path, t
 
 def test_a_run_is_named_by_its_config_unless_told(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = making.write(tmp_path / "tiny.yaml", data, training__epochs=1, name="here")
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, name="here")
     assert call("--config", config).exit_code == 0
     assert (tmp_path / "runs" / "here" / "best" / "model.safetensors").is_file()
 
 
 def test_resume_goes_on_to_the_new_end(data: Path, tmp_path: Path) -> None:
-    config, run = making.write(tmp_path / "tiny.yaml", data, training__epochs=1), tmp_path / "run"
+    config, run = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1), tmp_path / "run"
     assert call("--config", config, "--run", run).exit_code == 0
     done = call("--resume", run, "--set", "training.epochs=2")
     assert done.exit_code == 0, done.output
-    assert [row["epoch"] for row in making.rows(run)] == [1, 1, 2, 2]
+    assert [row["epoch"] for row in tiny_run.read_metrics(run)] == [1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_wrong_call_is_explained(arguments: list[str], said: str) -> None:
 
 
 def test_a_device_that_isn_t_there_is_told_before_the_run_folder_is_made(data: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "tiny.yaml", data)
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", data)
     error = call("--config", config, "--run", tmp_path / "run", "--device", "nonsense").exception
     assert isinstance(error, CaptionerError) and "--device nonsense: torch can't use it here" in str(error)
     assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from captioner.data.boxes import with_boxes
 from captioner.data.caption_set import Box, CaptionSet, Item
 from captioner.errors import CaptionerError
-from tests.data.making import picture, write
+from tests.data.caption_files import picture, write
 
 
 def instances(file_name: str, bbox: list[float], number: int = 139, size: tuple[int, int] = (8, 6)) -> dict[str, Any]:

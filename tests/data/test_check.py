@@ -10,7 +10,7 @@ import pytest
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.check import check
 from captioner.errors import CaptionerError
-from tests.data.making import picture
+from tests.data.caption_files import picture
 
 
 @pytest.fixture

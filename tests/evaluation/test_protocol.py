@@ -19,8 +19,8 @@ from captioner.evaluation.evaluation_set import read_evaluation_set
 from captioner.evaluation.protocol import Evaluation
 from captioner.inference.search import SearchOptions
 from captioner.metrics.text_scores import score
-from tests.data.making import coco, write
-from tests.graphs import SIDE, write_model
+from tests.data.caption_files import coco, write
+from tests.tiny_bundle import SIDE, write_model
 
 REFERENCES = {
     7: ["a cat on the mat", "the cat sleeps on a very soft old mat in the house"],

@@ -14,7 +14,7 @@ from captioner.evaluation import charts
 from captioner.evaluation.report import Example, Report, render
 from captioner.evaluation.tables import Row, Section
 from tests.overlay.browser import CHROMIUM, DRIVER, browser, complaints, contrasts, requests, scheme
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 __all__ = ["browser"]
 

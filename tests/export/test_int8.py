@@ -12,7 +12,7 @@ import pytest
 
 from captioner.export.int8 import quantise_convolutions, quantise_products
 from captioner.export.onnx_graphs import export_graphs
-from tests.model.making import SHALLOW, make_network, noise_pixels
+from tests.model.tiny_models import SHALLOW, make_network, noise_pixels
 
 PIXELS = noise_pixels(4, 32).numpy()
 PIXELS[:, 0, 0], PIXELS[:, 0, 1] = 0, 255  # as photographs do, they use the whole range

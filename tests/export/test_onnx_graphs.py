@@ -22,7 +22,7 @@ from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.torch_backend import TorchBackend, load_backend, load_network
-from tests.model.making import SHALLOW, VOCABULARY, make_network, noise_pixels
+from tests.model.tiny_models import SHALLOW, VOCABULARY, make_network, noise_pixels
 
 GRAPHS = ("encoder.onnx", "begin.onnx", "decoder.onnx")
 

@@ -10,7 +10,7 @@ from captioner.errors import CaptionerError
 from captioner.inference.backend import gumbel_noise
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, search
-from tests.graphs import SIDE, VOCABULARY, means, numpy_step, parameters, write_model
+from tests.tiny_bundle import SIDE, VOCABULARY, means, numpy_step, parameters, write_model
 
 
 def pictures(count: int, seed: int = 0) -> np.ndarray:

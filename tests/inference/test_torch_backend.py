@@ -9,7 +9,7 @@ import torch
 from captioner.inference.backend import gumbel_noise
 from captioner.inference.search import SearchOptions, search
 from captioner.inference.torch_backend import TorchBackend
-from tests.model.making import VOCABULARY, make_network, noise_pixels
+from tests.model.tiny_models import VOCABULARY, make_network, noise_pixels
 
 PIXELS = noise_pixels(4, 32).numpy()
 

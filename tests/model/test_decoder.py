@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
 from captioner.model.decoder import Decoder, Reading
-from tests.model.making import make_annotations, make_captions, make_decoder, of_row
+from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "tied": {},

@@ -9,7 +9,7 @@ from torch import nn
 
 from captioner.errors import CaptionerError
 from captioner.model import efficientnet_lite as lite
-from tests.model.making import make_encoder, package_file, photographs
+from tests.model.tiny_models import make_encoder, package_file, photographs
 
 
 # The reference computes its padding for the native size alone: no other size can be compared.

@@ -15,7 +15,7 @@ from captioner.export.onnx_graphs import export_trunk
 from captioner.model.encoder import ENCODERS, Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.workarounds.torchvision_import import torchvision
-from tests.model.making import lively, make_encoder, noise_pixels, photographs
+from tests.model.tiny_models import make_encoder, noise_pixels, photographs, randomize
 
 # D of the last layer at stride 32 and at stride 16, from the networks' papers and published code.
 WIDTHS = {
@@ -114,7 +114,7 @@ def test_places_run_along_the_rows_first():
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf"])
 def test_annotations_are_torchvisions_own_features(name, tmp_path):
-    net = lively(torchvision.models.get_model(name, weights=None).eval())
+    net = randomize(torchvision.models.get_model(name, weights=None).eval())
     file = tmp_path / "weights.pth"
     torch.save(net.state_dict(), file)
     encoder = make_encoder(name, weights=str(file))
@@ -396,4 +396,4 @@ def test_the_exported_trunk_gives_torchs_grid(settings, tmp_path):
 def test_lively_weights_give_annotations_far_from_zero():
     """What the tests above compare would else be noughts."""
     with torch.no_grad():
-        assert lively(make_encoder())(noise_pixels(1, 64))[0].std() > 0.01
+        assert randomize(make_encoder())(noise_pixels(1, 64))[0].std() > 0.01

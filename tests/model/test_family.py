@@ -26,7 +26,7 @@ from captioner.inference.torch_backend import load_backend
 from captioner.model import loss as objective
 from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
-from tests.model.making import EXAMPLES, SHALLOW, VOCABULARY, lively, make_captions, noise_pixels
+from tests.model.tiny_models import EXAMPLES, SHALLOW, VOCABULARY, make_captions, noise_pixels, randomize
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "attention.score": ("additive", "dot", "scaled_dot", "general", "cosine", "gaussian", "gaussian, learned"),
@@ -125,7 +125,7 @@ def make(row: Row) -> Network:
     torch.manual_seed(1)
     encoder = EncoderSettings(name="efficientnet_lite0", weights="none", **SHALLOW)
     network = Network(encoder, ModelSettings.model_validate(settings(row)), len(VOCABULARY))
-    lively(network.encoder)
+    randomize(network.encoder)
     return network
 
 

@@ -10,7 +10,7 @@ import torch
 
 from captioner.model.decoder import Reading
 from captioner.model.loss import doubly_stochastic_term, loss, rewards, words_left
-from tests.model.making import make_annotations, make_captions, make_decoder
+from tests.model.tiny_models import make_annotations, make_captions, make_decoder
 
 # Two captions, of three words and of one, over two places and three words of vocabulary. Rows are mixed as the
 # decoder mixes them: by time first.

@@ -8,7 +8,7 @@ import torch
 from captioner.errors import CaptionerError
 from captioner.model.loss import loss
 from captioner.model.network import Network, load_weights
-from tests.model.making import make_captions, make_network, noise_pixels
+from tests.model.tiny_models import make_captions, make_network, noise_pixels
 
 TAILED = {"size": 64, "annotations": ("stage4",), "tail": "stage4"}
 

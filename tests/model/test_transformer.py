@@ -14,7 +14,7 @@ from captioner.model.self_attention import waves
 from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
 from tests.model.attention.test_parts import copy_attention, shaken
-from tests.model.making import make_annotations, make_captions, of_row
+from tests.model.tiny_models import make_annotations, make_captions, of_row
 
 SIZE = 8
 

@@ -15,7 +15,7 @@ from captioner.model import efficientnet_lite as lite
 from captioner.model.encoder import ENCODERS, Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.workarounds.torchvision_import import torchvision
-from tests.model.making import lively, make_encoder, package_file
+from tests.model.tiny_models import make_encoder, package_file, randomize
 
 LITE = "efficientnet_lite0"
 
@@ -23,7 +23,7 @@ LITE = "efficientnet_lite0"
 @pytest.fixture(scope="module")
 def state() -> dict[str, torch.Tensor]:
     """Whole weights of Lite0 under our own names."""
-    return lively(nn.ModuleDict(lite.stages(LITE)), seed=7).state_dict()
+    return randomize(nn.ModuleDict(lite.stages(LITE)), seed=7).state_dict()
 
 
 # --- wrong names ----------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ def test_offline_the_file_and_its_place_are_named(offline, source):
 
 
 def test_a_file_put_where_the_message_says_is_taken(offline):
-    net = lively(torchvision.models.get_model(NAME, weights=None))
+    net = randomize(torchvision.models.get_model(NAME, weights=None))
     offline.mkdir()
     torch.save(net.state_dict(), offline / FILE)
     encoder = make_encoder(NAME, weights="torchvision")

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from captioner.overlay import animation, animation_of, words
-from tests.overlay.making import blob, caption
+from tests.overlay.handmade_captions import blob, caption
 
 
 def frames(content: bytes) -> list[np.ndarray]:

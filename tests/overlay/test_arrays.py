@@ -5,7 +5,7 @@ import numpy as np
 
 from captioner.images.reading import Frame
 from captioner.overlay import arrays_npz
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 
 def load(content: bytes) -> dict[str, np.ndarray]:

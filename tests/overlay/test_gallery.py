@@ -6,7 +6,7 @@ from selenium.webdriver.common.by import By
 from captioner.overlay.gallery import Card, index
 from captioner.overlay.outputs import Folder
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 
 @pytest.fixture

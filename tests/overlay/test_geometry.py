@@ -8,7 +8,7 @@ from captioner.caption import Caption, Word
 from captioner.images.reading import Frame, load
 from captioner.overlay import geometry, words
 from captioner.overlay.heat import Style
-from tests.overlay.making import blob, flat, one_cell
+from tests.overlay.handmade_captions import blob, flat, one_cell
 
 GRIDS = [(7, 7), (8, 8), (14, 14), (5, 9)]
 SIZES = [(427, 640), (640, 427), (501, 333), (97, 211), (256, 256)]

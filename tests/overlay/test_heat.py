@@ -8,7 +8,7 @@ from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
 from captioner.overlay import heat, words
 from captioner.overlay.heat import Style
-from tests.overlay.making import blob, caption, flat, one_cell, picture
+from tests.overlay.handmade_captions import blob, caption, flat, one_cell, picture
 
 
 def range_of(image: Image.Image) -> float:

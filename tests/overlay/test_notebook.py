@@ -9,7 +9,7 @@ from PIL import Image
 from captioner.images.reading import Picture
 from captioner.overlay import words
 from captioner.overlay.notebook import MAP_SIDE, PICTURE_SIDE, caption_html
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 # The tags and schemes that a sanitiser such as JupyterLab's lets through in an untrusted notebook.
 HARMLESS_TAGS = {"div", "p", "strong", "small", "br", "img"}

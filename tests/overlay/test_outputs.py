@@ -7,7 +7,7 @@ from PIL import Image
 from captioner.errors import CaptionerError, UsageError
 from captioner.overlay import outputs as export
 from captioner.overlay.outputs import FORMATS, Folder, check_formats
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 
 def add(folder: Folder, name: str = "photos/dog.jpg", text: str = "a dog runs"):

@@ -11,7 +11,7 @@ from captioner.caption import Word
 from captioner.overlay import page, page_of
 from captioner.overlay.heat import Style
 from captioner.overlay.page import UNIT, spread, whereabouts
-from tests.overlay.making import blob, caption, flat, one_cell
+from tests.overlay.handmade_captions import blob, caption, flat, one_cell
 
 
 class Reader(HTMLParser):

@@ -16,7 +16,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from captioner.caption import Caption
 from captioner.overlay import page, page_of
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 TEXT = "a dog runs on the grass"
 

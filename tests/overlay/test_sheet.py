@@ -15,7 +15,7 @@ from captioner.caption import Caption, Word
 from captioner.overlay import comparison, comparison_svg, sheet, sheet_pdf, sheet_svg
 from captioner.overlay.heat import Style
 from captioner.overlay.sheet import MARGIN, columns
-from tests.overlay.making import caption, flat
+from tests.overlay.handmade_captions import caption, flat
 
 SVG = "{http://www.w3.org/2000/svg}"
 LONG = "a group of four men standing next to each other in front of a wall"

@@ -5,7 +5,7 @@ from PIL import Image
 
 from captioner.overlay import words, words_png
 from captioner.overlay.stills import spelled
-from tests.overlay.making import caption
+from tests.overlay.handmade_captions import caption
 
 
 @pytest.mark.parametrize("size", [(61, 40), (40, 61), (1, 1)])

@@ -1,4 +1,4 @@
-"""What the tests of training share: one drawn set, and one thread, so that small work is quick."""
+"""Fixtures for tests that train: one small data set for the session, and one thread, which is faster for small work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train import making
+from tests.train import tiny_run
 
 
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A drawn set: 16 images to train on, 2 to validate, four captions each. Caches fill up inside."""
-    return making.draw(tmp_path_factory.mktemp("shapes") / "data")
+    """A folder of shapes: 16 training images and 2 validation images with four captions each. Caches go inside it."""
+    return tiny_run.write_data(tmp_path_factory.mktemp("shapes") / "data")
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import torch
 from captioner.train import checkpoint
 from captioner.train.distributed import Team, join
 from captioner.train.start import start
-from tests.train import children, making
+from tests.train import child_process, tiny_run
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="gloo and process groups are POSIX here")
@@ -48,12 +48,12 @@ def launch(command: list[str], processes: int = 2) -> subprocess.Popen[str]:
 
 
 def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes, **SAME)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **SAME)
     start(config, folder=tmp_path / "one", device="cpu")
     two = torchrun(config, tmp_path / "two")
     _, said = two.communicate(timeout=500)
     assert two.returncode == 0, said
-    ones, twos = making.rows(tmp_path / "one"), making.rows(tmp_path / "two")
+    ones, twos = tiny_run.read_metrics(tmp_path / "one"), tiny_run.read_metrics(tmp_path / "two")
     assert len(ones) == len(twos) == 6  # one writer: no line is there twice
     for one, other in zip(ones, twos, strict=True):
         assert set(one) == set(other)
@@ -96,7 +96,7 @@ def test_two_processes_agree_on_all_weights_after_self_critical_steps(shapes: Pa
     """Each draws captions of its own images, and the tail runs outside of what is spread over the processes."""
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
     how = {**SAME, "training__epochs": 1, "training__scst": scst}
-    config = making.write(tmp_path / "config.yaml", shapes, **how)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **how)
     (tmp_path / "learn.py").write_text(LEARN_AND_TELL)
     two = launch([str(tmp_path / "learn.py"), str(config), str(tmp_path / "two")])
     _, said = two.communicate(timeout=500)
@@ -111,7 +111,7 @@ def test_two_processes_agree_on_all_weights_after_self_critical_steps(shapes: Pa
 
 def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
     """The terminal's signal reaches every process, and torchrun sends it on to those that have it already."""
-    config = making.write(
+    config = tiny_run.write_config(
         tmp_path / "config.yaml", shapes, training__epochs=4000, training__validation={"every": 4000, "samples": 0}
     )
     run = tmp_path / "run"
@@ -136,7 +136,7 @@ def free_port() -> int:
 def in_a_team(function: Any, size: int, *args: Any, log: Path) -> None:
     """Run a function in several processes that find each other as torchrun's do."""
     port = free_port()
-    team = [children.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
+    team = [child_process.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
     for member in team:
         member.join(200)
         assert member.exitcode == 0, log.read_text()
@@ -189,7 +189,7 @@ def validate_apart(team: Team, data: Path, alone: Path) -> None:
 
     torch.manual_seed(0)
     swapped = {"data__train": [{"captions": "captions_val.json"}], "data__val": [{"captions": "captions_train.json"}]}
-    config = making.config(data, **swapped)
+    config = tiny_run.config(data, **swapped)
     setup = prepare(config, team)
     with torch.no_grad():
         for parameter in setup.network.decoder.parameters():

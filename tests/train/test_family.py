@@ -10,7 +10,7 @@ import pytest
 from captioner.errors import UsageError
 from captioner.export.run_bundle import check_parity, export_run
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 TRANSFORMER = {
     "model__decoder": "transformer",
@@ -36,9 +36,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_choice_is_trained_validated_and_exported(kind: str, shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes, **KINDS[kind])
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **KINDS[kind])
     start(config, folder=tmp_path / "run", device="cpu")
-    told = [row["nll"] for row in making.rows(tmp_path / "run") if "nll" in row]
+    told = [row["nll"] for row in tiny_run.read_metrics(tmp_path / "run") if "nll" in row]
     if "scst" not in str(KINDS[kind]):
         assert told[-1] < told[0]
     made = export_run(tmp_path / "run", tmp_path / "bundle")
@@ -48,9 +48,9 @@ def test_a_choice_is_trained_validated_and_exported(kind: str, shapes: Path, tmp
 
 def test_an_unknown_choice_names_the_nearest(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.attention\.score: .* got 'aditive'\. Did you mean 'additive'\?"):
-        making.config(shapes, model__attention__score="aditive")
+        tiny_run.config(shapes, model__attention__score="aditive")
     with pytest.raises(UsageError, match=r"model\.context: .* got 'zebra'$"):
-        making.config(shapes, model__context="zebra")
+        tiny_run.config(shapes, model__context="zebra")
 
 
 CLASHES = {
@@ -113,14 +113,14 @@ CLASHES = {
 
 
 def test_general_s_heads_are_as_wide_as_the_state_whatever_the_width_of_others(shapes: Path) -> None:
-    made = making.config(shapes, model__attention={"score": "general", "heads": 3}, model__annotation_size=12)
+    made = tiny_run.config(shapes, model__attention={"score": "general", "heads": 3}, model__annotation_size=12)
     assert made.model.attention.size % 3
 
 
 @pytest.mark.parametrize("sentence", CLASHES)
 def test_settings_that_clash_are_refused_with_what_would_work(sentence: str, shapes: Path) -> None:
     with pytest.raises(UsageError) as refused:
-        making.config(shapes, **CLASHES[sentence])
+        tiny_run.config(shapes, **CLASHES[sentence])
     said = str(refused.value)
     assert sentence in said
     assert "; set " in said.partition(sentence)[2]

@@ -21,14 +21,14 @@ from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.train import features
 from captioner.train.features import Features, Maker
-from tests.train import children, making
-from tests.train.children import Bomb
+from tests.train import child_process, tiny_run
+from tests.train.child_process import KillAt
 
 posix = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
 
 def encoder(**changes: Any) -> Encoder:
-    settings = {"name": "efficientnet_lite0", "size": making.SIZE, "annotations": ("stage3",)}
+    settings = {"name": "efficientnet_lite0", "size": tiny_run.SIZE, "annotations": ("stage3",)}
     return Encoder(EncoderSettings.model_validate(settings | changes))
 
 
@@ -57,7 +57,7 @@ def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
     if mirrored:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     with torch.no_grad():
-        return net.trunk(torch.from_numpy(images.squash(image, making.SIZE).copy())[None])[0]
+        return net.trunk(torch.from_numpy(images.squash(image, tiny_run.SIZE).copy())[None])[0]
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -273,7 +273,9 @@ def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp
     folder, log = tmp_path / "cache", tmp_path / "log"
     had, deaths = 0, 0
     for attempt in range(40):
-        code = children.run(encode, folder, paths, bomb=Bomb(target, 1 + attempt % 3, after=attempt % 2 == 1), log=log)
+        code = child_process.run(
+            encode, folder, paths, kill=KillAt(target, 1 + attempt % 3, after=attempt % 2 == 1), log=log
+        )
         now = check_nothing_false(folder, paths, reference)
         assert now >= had, "rows were lost"
         had = now
@@ -293,7 +295,7 @@ def test_killed_from_outside_at_moments_of_chance_it_ends_whole(tmp_path: Path) 
     folder, chance = tmp_path / "cache", random.Random(0)
     for _ in range(6):
         before = len(list(folder.glob("[0-9]*.json")))
-        child = children.start(encode, folder, paths)
+        child = child_process.start(encode, folder, paths)
         while child.exitcode is None and len(list(folder.glob("[0-9]*.json"))) < before + 1:
             child.join(0.005)
         child.join(chance.random() * 0.05)
@@ -309,7 +311,7 @@ def test_two_processes_on_one_cache_don_t_get_into_each_others_way(tmp_path: Pat
     paths = pictures(tmp_path / "images", 30)
     reference, _ = build(tmp_path / "reference", paths)
     folder, log = tmp_path / "cache", tmp_path / "log"
-    both = [children.start(encode, folder, paths, log=log) for _ in range(2)]
+    both = [child_process.start(encode, folder, paths, log=log) for _ in range(2)]
     for child in both:
         child.join(120)
         assert child.exitcode == 0, log.read_text()

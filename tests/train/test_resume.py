@@ -14,21 +14,21 @@ import pytest
 import torch
 
 from captioner.train import checkpoint
-from tests.train import children, making
-from tests.train.children import Bomb
+from tests.train import child_process, tiny_run
+from tests.train.child_process import KillAt
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
 # In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
 # between checkpoints, with the validation written down but not saved, and right after that was saved.
 DEATHS = [
-    Bomb("captioner.train.trainer:Loop._step", 2),
-    Bomb("captioner.files.atomic:os.fsync", 2, after=False),
-    Bomb("captioner.train.checkpoint:write", 1),
-    Bomb("captioner.train.trainer:Loop._step", 3),
-    Bomb("captioner.train.logger:Journal.metrics", 2),
-    Bomb("captioner.train.trainer:Loop._validate", 1),
-    Bomb("captioner.train.trainer:Loop._save", 1),
+    KillAt("captioner.train.trainer:Loop._step", 2),
+    KillAt("captioner.files.atomic:os.fsync", 2, after=False),
+    KillAt("captioner.train.checkpoint:write", 1),
+    KillAt("captioner.train.trainer:Loop._step", 3),
+    KillAt("captioner.train.logger:Journal.metrics", 2),
+    KillAt("captioner.train.trainer:Loop._validate", 1),
+    KillAt("captioner.train.trainer:Loop._save", 1),
 ]
 KINDS: dict[str, dict[str, Any]] = {
     "soft": {"training__accumulate": 2, "training__schedule": {"name": "plateau", "warmup": 2, "patience": 0}},
@@ -47,13 +47,13 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_run_ends_with_the_bits_of_one_never_killed(kind: str, shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes, **KINDS[kind])
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **KINDS[kind])
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    assert children.run(children.train, config, whole, log=log) == 0, log.read_text()
-    for number, bomb in enumerate(DEATHS if kind == "soft" else DEATHS[::2]):
-        code = children.run(children.train, config, killed, number > 0, bomb=bomb, log=log)
-        assert code == -signal.SIGKILL, f"{bomb}: {log.read_text()}"
-    assert children.run(children.train, config, killed, True, log=log) == 0, log.read_text()
+    assert child_process.run(child_process.train, config, whole, log=log) == 0, log.read_text()
+    for number, kill in enumerate(DEATHS if kind == "soft" else DEATHS[::2]):
+        code = child_process.run(child_process.train, config, killed, number > 0, kill=kill, log=log)
+        assert code == -signal.SIGKILL, f"{kill}: {log.read_text()}"
+    assert child_process.run(child_process.train, config, killed, True, log=log) == 0, log.read_text()
     same_bits(whole, killed)
 
 
@@ -71,10 +71,12 @@ def same_bits(one: Path, other: Path) -> None:
 
 def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
     """Else equal weights would prove nothing."""
-    config = making.write(tmp_path / "config.yaml", shapes)
-    assert children.run(children.train, config, tmp_path / "run") == 0
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
+    assert child_process.run(child_process.train, config, tmp_path / "run") == 0
     first = tmp_path / "first"
-    assert children.run(children.train, config, first, bomb=Bomb("captioner.train.trainer:Loop._step", 1)) != 0
+    assert (
+        child_process.run(child_process.train, config, first, kill=KillAt("captioner.train.trainer:Loop._step", 1)) != 0
+    )
     began, _ = checkpoint.read(first / "last.safetensors")
     ended, state = checkpoint.read(tmp_path / "run" / "last.safetensors")
     assert state["step"] == 8
@@ -84,27 +86,29 @@ def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
 
 def test_killed_from_outside_at_a_moment_of_chance(shapes: Path, tmp_path: Path) -> None:
     """Wherever it is some hundredths of a second after its first checkpoint: in a step, a write, a validation."""
-    config = making.write(tmp_path / "config.yaml", shapes, training__epochs=12, training__checkpoint_every=1)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__epochs=12, training__checkpoint_every=1)
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
-    assert children.run(children.train, config, whole, log=log) == 0, log.read_text()
+    assert child_process.run(child_process.train, config, whole, log=log) == 0, log.read_text()
     last, chance = killed / checkpoint.LAST, random.Random(0)
     for number in range(4):
         before = last.stat().st_mtime_ns if number else None
-        child = children.start(children.train, config, killed, number > 0, log=log)
+        child = child_process.start(child_process.train, config, killed, number > 0, log=log)
         wait_for(lambda before=before: last.exists() and last.stat().st_mtime_ns != before, child)
         time.sleep(chance.random() * 0.1)
         child.kill()
         child.join(60)
         assert child.exitcode == -signal.SIGKILL, log.read_text()
-    assert children.run(children.train, config, killed, True, log=log) == 0, log.read_text()
+    assert child_process.run(child_process.train, config, killed, True, log=log) == 0, log.read_text()
     same_bits(whole, killed)
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes, training__epochs=2000, training__validation__every=2000)
+    config = tiny_run.write_config(
+        tmp_path / "config.yaml", shapes, training__epochs=2000, training__validation__every=2000
+    )
     run, log = tmp_path / "run", tmp_path / "log"
     log.touch()
-    child = children.start(children.train, config, run, log=log)
+    child = child_process.start(child_process.train, config, run, log=log)
     wait_for(lambda: "epoch 1:" in log.read_text(), child)
     os.kill(child.pid, signal.SIGINT)
     child.join(60)
@@ -130,17 +134,17 @@ def test_a_second_ctrl_c_a_while_later_stops_at_once() -> None:
 
 
 def test_a_full_disk_leaves_the_last_good_checkpoint(shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
     run, log = tmp_path / "run", tmp_path / "log"
-    assert children.run(train_on_a_small_disk, config, run, log=log) == 1
+    assert child_process.run(train_on_a_small_disk, config, run, log=log) == 1
     said = log.read_text()
     assert "File too large" in said
     assert f"the last good one is {run / checkpoint.LAST}" in said
     assert checkpoint.read(run / checkpoint.LAST)[1]["step"] == 4  # the end of the first epoch
     assert not list(run.glob(".*.part")), "half a checkpoint was left behind"
     whole = tmp_path / "whole"
-    assert children.run(children.train, config, run, True, log=log) == 0, said
-    assert children.run(children.train, config, whole, log=log) == 0
+    assert child_process.run(child_process.train, config, run, True, log=log) == 0, said
+    assert child_process.run(child_process.train, config, whole, log=log) == 0
     same_bits(whole, run)
 
 
@@ -160,14 +164,14 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
         return value
 
     Loop._step = step  # type: ignore[method-assign]
-    children.train(config, run)
+    child_process.train(config, run)
 
 
 def test_a_run_that_stopped_early_stays_stopped_until_it_is_told_otherwise(shapes: Path, tmp_path: Path) -> None:
     from captioner.train.start import start
 
     rate = {"learning_rate": 1e-12}  # the captions never change, so the score never rises
-    config = making.write(
+    config = tiny_run.write_config(
         tmp_path / "config.yaml",
         shapes,
         training__epochs=9,
@@ -177,11 +181,11 @@ def test_a_run_that_stopped_early_stays_stopped_until_it_is_told_otherwise(shape
     )
     run = tmp_path / "run"
     start(config, folder=run)
-    assert [row["epoch"] for row in making.rows(run) if "validation" in row] == [1, 2, 3]
+    assert [row["epoch"] for row in tiny_run.read_metrics(run) if "validation" in row] == [1, 2, 3]
     start(None, resume=run)
-    assert len([row for row in making.rows(run) if "validation" in row]) == 3
+    assert len([row for row in tiny_run.read_metrics(run) if "validation" in row]) == 3
     start(None, ["training.validation.patience=3"], resume=run)
-    assert len([row for row in making.rows(run) if "validation" in row]) == 4
+    assert len([row for row in tiny_run.read_metrics(run) if "validation" in row]) == 4
 
 
 def wait_for(condition: Any, child: Any, seconds: float = 120) -> None:
@@ -197,10 +201,10 @@ def test_a_resumed_runs_config_holds_what_was_changed(shapes: Path, tmp_path: Pa
     from captioner.train.start import start
 
     run = tmp_path / "run"
-    start(making.write(tmp_path / "config.yaml", shapes, training__epochs=1), folder=run)
+    start(tiny_run.write_config(tmp_path / "config.yaml", shapes, training__epochs=1), folder=run)
     start(None, ["training.epochs=2", "training.scst.start_epoch=1", "training.ema=0.5"], resume=run)
     config = load(run / "config.yaml")
     assert config.training.epochs == 2
     assert config.training.scst is not None
-    assert "reward" in making.rows(run)[-2]
+    assert "reward" in tiny_run.read_metrics(run)[-2]
     assert json.loads((run / "timing.jsonl").read_text().splitlines()[-1])["epoch"] == 2

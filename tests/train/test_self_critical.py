@@ -24,7 +24,7 @@ from captioner.train.precision import works_on_cpu
 from captioner.train.run_folder import load_last
 from captioner.train.self_critical import Draws, SelfCritical, advantages, longest_first, loss, sample
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 VOCABULARY = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "red", "dot"))
 END, RED, DOT = 2, 4, 5
@@ -273,7 +273,7 @@ def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monk
     monkeypatch.setattr(Loop, "_critical_loss", spy_loss)
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
-    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
     start(config, folder=tmp_path / "run", device="cpu")
     assert calls[1::2] == [1] * 4
     run = load_last(tmp_path / "run")
@@ -287,7 +287,7 @@ def test_missing_files_of_meteor_are_told_before_the_first_epoch(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     load_resources.cache_clear()
     scst = {"start_epoch": 1, "reward": {"meteor": 1.0}}
-    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     with pytest.raises(CaptionerError, match="METEOR needs the package pycocoevalcap"):
         start(config, folder=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
@@ -314,9 +314,9 @@ def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_as
     monkeypatch.setattr(Loop, "_read", spy)
     monkeypatch.setattr(SelfCritical, "draw", spy_draw)
     scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": dropout}
-    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     start(config, folder=tmp_path / "run", device="cpu")
-    rows = [row for row in making.rows(tmp_path / "run") if "validation" not in row]
+    rows = [row for row in tiny_run.read_metrics(tmp_path / "run") if "validation" not in row]
     assert "nll" in rows[0]
     assert "reward" not in rows[0]
     assert rows[1]["reward"] >= 0
@@ -327,7 +327,7 @@ def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_as
 
 def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:
     scst = {"start_epoch": 0, "samples": 2, "references": 9}
-    config = making.write(tmp_path / "config.yaml", shapes, training__scst=scst)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst)
     with pytest.raises(CaptionerError, match=r"no training image has 9 captions \(training\.scst\.references\)"):
         start(config, folder=tmp_path / "run", device="cpu")
 
@@ -361,7 +361,7 @@ def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(d
 def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shapes: Path, tmp_path: Path) -> None:
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": True}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3", "training__tune": {"depthwise": False}}
-    config = making.write(
+    config = tiny_run.write_config(
         tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, training__precision="bfloat16", **how
     )
     start(config, folder=tmp_path / "run", device="cpu")

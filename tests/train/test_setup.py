@@ -18,7 +18,7 @@ from captioner.train import checkpoint
 from captioner.train.distributed import Team
 from captioner.train.setup import prepare
 from captioner.train.start import encode, start
-from tests.train import making
+from tests.train import tiny_run
 
 ALONE = Team(0, 1, torch.device("cpu"))
 TAIL = {"encoder__tail": "stage3", "training__tune": {"start_epoch": 0, "learning_rate": 1.0}}
@@ -28,8 +28,8 @@ TAIL = {"encoder__tail": "stage3", "training__tune": {"start_epoch": 0, "learnin
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run whose tail was tuned, on a set of its own."""
     folder = tmp_path_factory.mktemp("trained")
-    data = making.draw(folder / "data")
-    start(making.write(folder / "config.yaml", data, **TAIL), folder=folder / "run", device="cpu")
+    data = tiny_run.write_data(folder / "data")
+    start(tiny_run.write_config(folder / "config.yaml", data, **TAIL), folder=folder / "run", device="cpu")
     return folder / "run"
 
 
@@ -46,7 +46,7 @@ def test_an_exported_run_is_a_bundle_that_loads(exported: bundle.Bundle, trained
     manifest = loaded.manifest
     assert (manifest.name, manifest.licence, manifest.training_data) == ("small", "MIT", "shapes")
     assert manifest.attention == "soft"
-    assert (manifest.encoder.image_size, manifest.encoder.rows, manifest.encoder.cols) == (making.SIZE, 4, 4)
+    assert (manifest.encoder.image_size, manifest.encoder.rows, manifest.encoder.cols) == (tiny_run.SIZE, 4, 4)
     assert loaded.vocabulary == Vocabulary.load(trained / "vocabulary.json")
     best = json.loads((trained / "best" / "scores.json").read_text())
     assert manifest.scores == {name: round(value, 2) for name, value in best["scores"].items()}
@@ -79,7 +79,7 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
 def test_a_bundle_holds_the_tuned_tail(exported: bundle.Bundle, trained: Path) -> None:
     held = checkpoint.read(exported.folder / "model.safetensors")[0]
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
-    began = prepare(making.config(trained.parent / "data", encoder__tail="stage3"), ALONE).network.state_dict()
+    began = prepare(tiny_run.config(trained.parent / "data", encoder__tail="stage3"), ALONE).network.state_dict()
     name = "encoder.stages.stage3.0.expand.0.weight"
     assert not torch.equal(best[name], began[name])
     torch.testing.assert_close(held[name].float(), best[name], atol=1e-7, rtol=1e-3)  # stored in half
@@ -94,7 +94,7 @@ def test_a_run_that_was_never_validated_can_t_be_exported(tmp_path: Path) -> Non
 
 
 def test_a_run_begins_with_the_best_weights_of_another(trained: Path) -> None:
-    config = making.config(trained.parent / "data", **TAIL, training__start_from=str(trained))
+    config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(trained))
     setup = prepare(config, ALONE)
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
     found = setup.network.state_dict()
@@ -104,7 +104,7 @@ def test_a_run_begins_with_the_best_weights_of_another(trained: Path) -> None:
 
 
 def test_a_run_begins_with_the_weights_of_a_bundle(exported: bundle.Bundle, trained: Path) -> None:
-    config = making.config(trained.parent / "data", **TAIL, training__start_from=str(exported.folder))
+    config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(exported.folder))
     setup = prepare(config, ALONE)
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
     for name, value in setup.network.state_dict().items():
@@ -117,17 +117,17 @@ def test_features_encoded_beforehand_are_those_that_a_run_from_a_bundle_takes(
     exported: bundle.Bundle, trained: Path, tmp_path: Path
 ) -> None:
     how = {**TAIL, "training__start_from": str(exported.folder), "features__folder": str(tmp_path / "cache")}
-    encode(making.write(tmp_path / "config.yaml", trained.parent / "data", **how), device="cpu")
+    encode(tiny_run.write_config(tmp_path / "config.yaml", trained.parent / "data", **how), device="cpu")
     (made,) = (tmp_path / "cache").iterdir()
-    prepare(making.config(trained.parent / "data", **how), ALONE)
+    prepare(tiny_run.config(trained.parent / "data", **how), ALONE)
     assert list((tmp_path / "cache").iterdir()) == [made]
 
 
 def test_words_are_those_of_the_weights_though_the_data_has_others(trained: Path, tmp_path: Path) -> None:
-    data = making.draw(tmp_path / "data", 12, seed=9)
+    data = tiny_run.write_data(tmp_path / "data", 12, seed=9)
     captions = data / "captions_train.json"
     captions.write_text(captions.read_text().replace("circle", "disc"))
-    setup = prepare(making.config(data, **TAIL, training__start_from=str(trained)), ALONE)
+    setup = prepare(tiny_run.config(data, **TAIL, training__start_from=str(trained)), ALONE)
     assert "disc" not in setup.vocabulary
     assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
 
@@ -136,10 +136,10 @@ def test_features_are_those_of_the_weights_begun_with_also_after_resuming(traine
     """A trunk with weights of its own has a cache of its own; a resumed run must find the same one."""
     data = trained.parent / "data"
     other = tmp_path / "other"
-    other_encoder = {"weights": "none", "name": "efficientnet_lite0", "size": making.SIZE, "annotations": ["stage3"]}
+    other_encoder = {"weights": "none", "name": "efficientnet_lite0", "size": tiny_run.SIZE, "annotations": ["stage3"]}
     how = {"encoder": other_encoder, "training__epochs": 1, "seed": 11}
-    start(making.write(tmp_path / "other.yaml", data, **how), folder=other, device="cpu")
-    config = making.write(tmp_path / "config.yaml", data, training__epochs=1, training__start_from=str(other))
+    start(tiny_run.write_config(tmp_path / "other.yaml", data, **how), folder=other, device="cpu")
+    config = tiny_run.write_config(tmp_path / "config.yaml", data, training__epochs=1, training__start_from=str(other))
     start(config, folder=tmp_path / "run", device="cpu")
     held = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[0]
     assert torch.equal(
@@ -157,11 +157,11 @@ def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
     trained: Path, exported: bundle.Bundle
 ) -> None:
     larger = {**TAIL, "model__hidden_size": 24, "model__dropout": 0.4, "encoder__annotations": ["stage4"]}
-    made = making.config(trained.parent / "data", **TAIL)
+    made = tiny_run.config(trained.parent / "data", **TAIL)
     wanted = f"model.hidden_size={made.model.hidden_size}"
     for source in (trained, exported.folder):
         with pytest.raises(UsageError, match=r"model\.safetensors does not fit the model") as raised:
-            prepare(making.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
+            prepare(tiny_run.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
         _, _, settings = str(raised.value).partition("does not fit the model: it was made with ")
         assert settings == f"encoder.annotations={json.dumps(made.encoder.annotations)}, {wanted}"
 
@@ -169,17 +169,17 @@ def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
 def test_weights_that_aren_t_there_are_named(trained: Path, tmp_path: Path) -> None:
     data = trained.parent / "data"
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
-        prepare(making.config(data, training__start_from=str(tmp_path)), ALONE)
+        prepare(tiny_run.config(data, training__start_from=str(tmp_path)), ALONE)
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_vocabulary_comes_from_the_training_split_alone(tmp_path: Path) -> None:
-    data = making.draw(tmp_path / "data", 12)
+    data = tiny_run.write_data(tmp_path / "data", 12)
     val = data / "captions_val.json"
     val.write_text(val.read_text().replace("there is", "behold"))
-    setup = prepare(making.config(data), ALONE)
+    setup = prepare(tiny_run.config(data), ALONE)
     assert "behold" not in setup.vocabulary
     assert "there" in setup.vocabulary
 
@@ -198,28 +198,28 @@ def test_the_vocabulary_comes_from_the_training_split_alone(tmp_path: Path) -> N
 )
 def test_what_a_config_names_and_isn_t_there_is_said(changes: dict[str, Any], said: str, shapes: Path) -> None:
     with pytest.raises(CaptionerError, match=said):
-        prepare(making.config(shapes, **changes), ALONE)
+        prepare(tiny_run.config(shapes, **changes), ALONE)
 
 
 def test_missing_images_are_an_error_unless_allowed(tmp_path: Path) -> None:
-    data = making.draw(tmp_path / "data", 12)
+    data = tiny_run.write_data(tmp_path / "data", 12)
     (data / "images" / "shapes_000003.png").unlink()
     with pytest.raises(CaptionerError, match=r"data\.train: 1 of 10 images are missing.*shapes_000003\.png"):
-        prepare(making.config(data), ALONE)
-    setup = prepare(making.config(data, data__allow_missing=True), ALONE)
+        prepare(tiny_run.config(data), ALONE)
+    setup = prepare(tiny_run.config(data, data__allow_missing=True), ALONE)
     assert len(setup.corpus) == 9
 
 
 def test_cut_off_json_says_where(tmp_path: Path) -> None:
-    data = making.draw(tmp_path / "data", 12)
+    data = tiny_run.write_data(tmp_path / "data", 12)
     file = data / "captions_train.json"
     file.write_text(file.read_text()[:200])
     with pytest.raises(CaptionerError, match=r"captions_train\.json: the JSON is cut off .* line 1, column"):
-        prepare(making.config(data), ALONE)
+        prepare(tiny_run.config(data), ALONE)
 
 
 def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: Path) -> None:
-    setup = prepare(making.config(shapes, features__flip=True), ALONE)
+    setup = prepare(tiny_run.config(shapes, features__flip=True), ALONE)
     positions = np.array([5, 0, 5])
     plain = setup.train_grids(positions)
     assert torch.equal(plain[0], plain[2])
@@ -230,7 +230,7 @@ def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: 
 
 
 def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_place(shapes: Path) -> None:
-    setup = prepare(making.config(shapes, training__crop=0.5), ALONE)
+    setup = prepare(tiny_run.config(shapes, training__crop=0.5), ALONE)
     positions = np.array([5, 5, 5, 0])
     whole = setup.train_grids(positions)  # as validation reads them
     assert whole.shape[2:] == (4, 4)
@@ -249,16 +249,16 @@ def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_plac
 
 
 def test_a_crop_is_never_less_than_the_share(shapes: Path) -> None:
-    grids = prepare(making.config(shapes, training__crop=0.6), ALONE).train_grids
+    grids = prepare(tiny_run.config(shapes, training__crop=0.6), ALONE).train_grids
     sides = {side for seed in range(40) for side in grids(np.array([0]), np.random.default_rng(seed)).shape[2:]}
     assert sides == {3, 4}
 
 
 def test_decoders_that_know_no_rows_and_columns_take_crops(shapes: Path) -> None:
-    making.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
-    making.config(shapes, training__crop=0.8, model__context="lstm")
+    tiny_run.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
+    tiny_run.config(shapes, training__crop=0.8, model__context="lstm")
 
 
 def test_crops_of_grids_are_refused_where_pixels_are_trained_on(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"training\.crop=0\.8 .*encoder\.tail=stem .*set training\.crop=1"):
-        prepare(making.config(shapes, encoder__tail="stem", training__crop=0.8), ALONE)
+        prepare(tiny_run.config(shapes, encoder__tail="stem", training__crop=0.8), ALONE)

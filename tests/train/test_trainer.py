@@ -26,7 +26,7 @@ from captioner.train.precision import works_on_cpu
 from captioner.train.setup import make_optimizer, prepare
 from captioner.train.start import start
 from captioner.train.trainer import Loop
-from tests.train import making
+from tests.train import tiny_run
 
 ALONE = Team(0, 1, torch.device("cpu"))
 NO_DROPOUT = {"model__dropout": 0.0}
@@ -35,9 +35,9 @@ STEADY = {"training__schedule": {"name": "constant", "warmup": 0}}
 
 def run(shapes: Path, folder: Path, **changes: Any) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """Train; the last weights and the lines of metrics."""
-    config = making.write(folder.with_suffix(".yaml"), shapes, **changes)
+    config = tiny_run.write_config(folder.with_suffix(".yaml"), shapes, **changes)
     start(config, folder=folder, device="cpu")
-    return checkpoint.part(checkpoint.read(folder / checkpoint.LAST)[0], "network"), making.rows(folder)
+    return checkpoint.part(checkpoint.read(folder / checkpoint.LAST)[0], "network"), tiny_run.read_metrics(folder)
 
 
 def training(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def test_a_run_folder_holds_all_that_is_promised(shapes: Path, tmp_path: Path) -
 
 def test_a_run_memorises_what_it_is_shown(tmp_path: Path) -> None:
     """Eight images with one caption each; their copies are captioned free-running, word by word right."""
-    data = making.draw(tmp_path / "data", 10)
+    data = tiny_run.write_data(tmp_path / "data", 10)
     content = json.loads((data / "captions_train.json").read_text())
     content["annotations"] = [a for a in content["annotations"] if a["id"] % 10 == 0]  # the first of each image
     (data / "captions_train.json").write_text(json.dumps(content))
@@ -123,7 +123,7 @@ def test_an_existing_run_is_not_overwritten_unless_told(shapes: Path, tmp_path: 
 
 
 def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "config.yaml", shapes)
+    config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
     with pytest.raises(UsageError, match=r"holds no checkpoint \(last.safetensors\)"):
         start(None, resume=tmp_path)
     (tmp_path / checkpoint.LAST).touch()
@@ -218,7 +218,7 @@ def test_the_gradient_is_clipped_to_the_configured_norm(shapes: Path, tmp_path: 
 
 
 def test_captions_weigh_the_same_in_steps_large_and_small(shapes: Path, tmp_path: Path) -> None:
-    config = making.config(shapes, training__images=4, training__captions=4)
+    config = tiny_run.config(shapes, training__images=4, training__captions=4)
     found = Loop(config, made(tmp_path / "run"), ALONE, False)
     shares = {}
     for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
@@ -280,7 +280,7 @@ def test_the_baseline_is_the_moving_average_of_sampled_words(
         expected = mean if expected is None else 0.8 * expected + 0.2 * mean
     state = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[1]
     assert state["baseline"] == pytest.approx(expected, rel=1e-12)
-    assert making.rows(tmp_path / "run")[-2]["baseline"] == state["baseline"]
+    assert tiny_run.read_metrics(tmp_path / "run")[-2]["baseline"] == state["baseline"]
 
 
 def test_scheduled_sampling_grows_epoch_by_epoch(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_optimisers_are_torchs_and_the_tail_has_its_own_rate(shapes: Path) -> No
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
     for name, kind in kinds.items():
         settings = {"name": name, "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]}
-        config = making.config(
+        config = tiny_run.config(
             shapes,
             encoder__tail="stage3",
             training__optimizer=settings,
@@ -345,7 +345,7 @@ def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp
     first, _ = run(shapes, tmp_path / "first", **how, training__epochs=1, training__tune=tune)
     both, _ = run(shapes, tmp_path / "both", **how, training__epochs=2, training__tune=tune)
     torch.manual_seed(3)
-    began = prepare(making.config(shapes, **how), ALONE).network.state_dict()
+    began = prepare(tiny_run.config(shapes, **how), ALONE).network.state_dict()
     moved = {name for name in both if name.startswith("encoder.") and not torch.equal(both[name], began[name])}
     assert moved
     assert all(name.startswith("encoder.stages.stage4.") for name in moved)
@@ -354,7 +354,7 @@ def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp
 
 
 def test_a_stage_to_tune_from_that_doesn_t_exist_is_named(shapes: Path) -> None:
-    config = making.config(shapes, encoder__tail="stage3", training__tune={"from_stage": "stage9"})
+    config = tiny_run.config(shapes, encoder__tail="stage3", training__tune={"from_stage": "stage9"})
     with pytest.raises(UsageError, match=r"unknown stage .*training\.tune\.from_stage.*'stage9'\. Did you mean 'stage"):
         prepare(config, ALONE)
 
@@ -375,7 +375,7 @@ def test_an_empty_trunk_is_fine_tuned_from_augmented_pixels(
     how = {"encoder__tail": "stem", "encoder__annotations": ["stage2"]}
     weights, _ = run(shapes, tmp_path / "run", **how)
     torch.manual_seed(3)
-    began = prepare(making.config(shapes, **how), ALONE).network.state_dict()
+    began = prepare(tiny_run.config(shapes, **how), ALONE).network.state_dict()
     assert not torch.equal(weights["encoder.stages.stem.0.weight"], began["encoder.stages.stem.0.weight"])
     assert torch.equal(weights["encoder.stages.stem.1.running_mean"], began["encoder.stages.stem.1.running_mean"])
     assert len(draws) == len(set(draws)) == 32  # 16 images, two epochs; none in validation
@@ -442,7 +442,7 @@ def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypat
 
 
 def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
-    setup = prepare(making.config(shapes, training__limit=5, training__validation={"images": 1}), ALONE)
+    setup = prepare(tiny_run.config(shapes, training__limit=5, training__validation={"images": 1}), ALONE)
     captions = json.loads((shapes / "captions_train.json").read_text())["annotations"][:20]
     numbers = [numbers for image in range(5) for numbers in setup.corpus.captions_of(image)]
     assert [setup.vocabulary.decode(words) for words in numbers] == [caption["caption"] for caption in captions]
@@ -454,7 +454,7 @@ def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
 
 
 def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path) -> None:
-    setup = prepare(making.config(shapes), ALONE)
+    setup = prepare(tiny_run.config(shapes), ALONE)
     average = Average(setup, 0.5)
     name, weight = next(iter(setup.learnt.items()))
     with torch.no_grad():

@@ -10,7 +10,7 @@ import pytest
 
 from captioner.data.formats.detection import FORMATS, read_set
 from captioner.errors import CaptionerError, UsageError
-from tests.data.making import coco, karpathy, picture, pictures, write
+from tests.data.caption_files import coco, karpathy, picture, pictures, write
 
 SHARED = Path(os.environ.get("CAPTIONER_DATA", Path(__file__).parents[4] / "shared" / "data"))
 

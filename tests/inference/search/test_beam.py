@@ -8,12 +8,12 @@ import pytest
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.search import SearchOptions, search
 from captioner.inference.search.beam import _largest
-from tests.inference.search.toy import Toy, images, random_table, sentences, text, told
+from tests.inference.search.table_backend import TableBackend, attention, images, random_table, sentences, text
 
 ABC = ("a", "b", "c")
 
 
-def greedy(toy: Toy, image: int, longest: int) -> tuple[str, ...]:
+def greedy(toy: TableBackend, image: int, longest: int) -> tuple[str, ...]:
     words: tuple[str, ...] = ()
     while len(words) < longest:
         table = dict(toy.table(image, words))
@@ -27,7 +27,7 @@ def greedy(toy: Toy, image: int, longest: int) -> tuple[str, ...]:
 
 
 def test_beam_of_one_equals_greedy():
-    toy = Toy(ABC, random_table(ABC))
+    toy = TableBackend(ABC, random_table(ABC))
     found = search(toy, images(*range(30)), SearchOptions(beam=1, max_length=6))
     assert [text(toy, best) for (best,) in found] == [greedy(toy, i, 6) for i in range(30)]
 
@@ -40,7 +40,7 @@ def test_beam_finds_the_sentence_that_greedy_misses():
         ("a",): {"b": 0.9, "<end>": 0.1},
         ("a", "b"): {"<end>": 1.0},
     }
-    toy = Toy(ABC, lambda _, prefix: tree.get(prefix, {"<end>": 0.5, "a": 0.5}))
+    toy = TableBackend(ABC, lambda _, prefix: tree.get(prefix, {"<end>": 0.5, "a": 0.5}))
     options = SearchOptions(beam=1, length_power=0, max_length=4)
     assert text(toy, search(toy, images(0), options)[0][0]) == ("c",)
     best = search(toy, images(0), SearchOptions(beam=2, length_power=0, max_length=4))[0][0]
@@ -54,7 +54,7 @@ def test_normalisation_decides_between_a_short_and_a_long_sentence():
     # sums: log 0.5 for "a", log 0.45 for "b c c"; per word: log(0.5) / 2 against log(0.45) / 4.
     tree = {(): {"a": 0.5, "b": 0.5}, ("a",): {"<end>": 1.0}, ("b",): {"c": 0.9, "<end>": 0.1}}
     tree |= {("b", "c"): {"c": 1.0}, ("b", "c", "c"): {"<end>": 1.0}}
-    toy = Toy(ABC, lambda _, prefix: tree[prefix])
+    toy = TableBackend(ABC, lambda _, prefix: tree[prefix])
     by_sum = search(toy, images(0), SearchOptions(beam=3, length_power=0, max_length=5))[0][0]
     by_mean = search(toy, images(0), SearchOptions(beam=3, length_power=1, max_length=5))[0][0]
     assert text(toy, by_sum) == ("a",)
@@ -64,7 +64,7 @@ def test_normalisation_decides_between_a_short_and_a_long_sentence():
 
 @pytest.mark.parametrize("power", [0.0, 0.7, 1.0])
 def test_beam_of_the_whole_tree_equals_enumeration(power):
-    toy = Toy(ABC, random_table(ABC, seed=3))
+    toy = TableBackend(ABC, random_table(ABC, seed=3))
     longest, n = 4, 7
     options = SearchOptions(beam=500, n_best=n, length_power=power, max_length=longest, min_length=0)
     for image, found in enumerate(search(toy, images(0, 1, 2, 3), options)):
@@ -78,7 +78,7 @@ def test_beam_of_the_whole_tree_equals_enumeration(power):
 def test_early_exit_changes_nothing_but_the_work(monkeypatch, n_best):
     import captioner.inference.search.beam as beam
 
-    toy = Toy(ABC, random_table(ABC, seed=5, sharp=3))
+    toy = TableBackend(ABC, random_table(ABC, seed=5, sharp=3))
     options = SearchOptions(beam=4, n_best=n_best, length_power=0.5, max_length=12)
     early = search(toy, images(*range(20)), options)
     steps = sum(b * k for b, k in toy.computed)
@@ -90,7 +90,7 @@ def test_early_exit_changes_nothing_but_the_work(monkeypatch, n_best):
 
 
 def test_a_batch_equals_its_images_alone():
-    toy = Toy(ABC, random_table(ABC, seed=1), hard=True)
+    toy = TableBackend(ABC, random_table(ABC, seed=1), hard=True)
     options = SearchOptions(beam=3, n_best=3, max_length=8)
     together = search(toy, images(*range(12)), options)
     for image in range(12):
@@ -102,13 +102,13 @@ def test_a_batch_equals_its_images_alone():
 
 
 def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
-    toy = Toy(ABC, random_table(ABC, seed=2), hard=True)
+    toy = TableBackend(ABC, random_table(ABC, seed=2), hard=True)
     for image, some in enumerate(search(toy, images(*range(9)), SearchOptions(beam=4, n_best=4))):
         for found in some:
             words = text(toy, found)
             assert len(found.alphas) == len(words) + found.ended
             for at, (alpha, gate) in enumerate(zip(found.alphas, found.gates, strict=True)):
-                true_alpha, true_gate = told(image, words[:at])
+                true_alpha, true_gate = attention(image, words[:at])
                 assert np.array_equal(alpha, true_alpha)
                 assert gate == np.float32(true_gate)
                 assert found.cells[at] == true_alpha.argmax()
@@ -119,7 +119,7 @@ def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
 
 def test_images_that_are_over_leave_the_batch():
     # Image 0 says one word; image 1 goes on to the limit.
-    toy = Toy(ABC, lambda i, p: {"<end>": 1.0} if i == 0 and p else {"a": 0.9, "b": 0.1})
+    toy = TableBackend(ABC, lambda i, p: {"<end>": 1.0} if i == 0 and p else {"a": 0.9, "b": 0.1})
     found = search(toy, images(0, 1), SearchOptions(beam=2, max_length=6))
     assert [b for b, _ in toy.computed] == [2, 2, 1, 1, 1, 1, 1]
     assert text(toy, found[0][0]) == ("a",)
@@ -127,7 +127,7 @@ def test_images_that_are_over_leave_the_batch():
 
 
 def test_the_length_limit_cuts_and_whole_sentences_come_first():
-    toy = Toy(ABC, lambda i, p: {"a": 0.6, "b": 0.3, "<end>": 0.1 if len(p) == 2 else 0.0})
+    toy = TableBackend(ABC, lambda i, p: {"a": 0.6, "b": 0.3, "<end>": 0.1 if len(p) == 2 else 0.0})
     some = search(toy, images(0), SearchOptions(beam=9, n_best=9, max_length=3))[0]
     assert some[0].ended
     assert [h.ended for h in some] == sorted((h.ended for h in some), reverse=True)
@@ -137,7 +137,7 @@ def test_the_length_limit_cuts_and_whole_sentences_come_first():
 
 def test_diverse_groups_begin_with_different_words():
     table = random_table(ABC, seed=4, sharp=1)
-    toy = Toy(ABC, lambda i, p: {"a": 0.8, "b": 0.1, "c": 0.1} if not p else table(i, p))
+    toy = TableBackend(ABC, lambda i, p: {"a": 0.8, "b": 0.1, "c": 0.1} if not p else table(i, p))
     plain = search(toy, images(*range(10)), SearchOptions(beam=3, n_best=3, max_length=5))
     diverse = search(toy, images(*range(10)), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=10))
     first = [{text(toy, h)[0] for h in some} for some in diverse]
@@ -146,7 +146,7 @@ def test_diverse_groups_begin_with_different_words():
 
 
 def test_diverse_search_without_penalty_gives_each_group_the_same_and_names_it_once():
-    toy = Toy(ABC, random_table(ABC, seed=4))
+    toy = TableBackend(ABC, random_table(ABC, seed=4))
     (some,) = search(toy, images(0), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=0))
     assert [text(toy, h) for h in some] == [greedy(toy, 0, 5)]
 
@@ -154,7 +154,7 @@ def test_diverse_search_without_penalty_gives_each_group_the_same_and_names_it_o
 @pytest.mark.parametrize("beam", [1, 3, 20])
 def test_a_model_that_knows_nothing_neither_crashes_nor_loops(beam):
     flat = dict.fromkeys(("<pad>", "<start>", "<unk>", *ABC, "<end>"), 1 / 7)
-    toy = Toy(ABC, lambda i, p: flat)
+    toy = TableBackend(ABC, lambda i, p: flat)
     for some in search(toy, images(0, 1, 2), SearchOptions(beam=beam, n_best=beam, max_length=7)):
         assert 1 <= len(some) <= beam
         assert all(1 <= len(h.words) <= 7 and min(h.words) > 3 for h in some)
@@ -162,17 +162,17 @@ def test_a_model_that_knows_nothing_neither_crashes_nor_loops(beam):
 
 
 def test_a_model_that_never_ends_is_cut():
-    toy = Toy(ABC, lambda i, p: {"a": 1.0})
+    toy = TableBackend(ABC, lambda i, p: {"a": 1.0})
     (best,) = search(toy, images(0), SearchOptions(max_length=5))[0]
     assert text(toy, best) == ("a",) * 5 and not best.ended
 
 
 def test_no_image_gives_no_caption():
-    assert search(Toy(ABC, random_table(ABC)), images()) == []
+    assert search(TableBackend(ABC, random_table(ABC)), images()) == []
 
 
 def test_numbers_that_are_none_are_reported():
-    toy = Toy(ABC, lambda i, p: {"a": float("nan")})
+    toy = TableBackend(ABC, lambda i, p: {"a": float("nan")})
     with pytest.raises(CaptionerError, match="not a number"):
         search(toy, images(0))
 

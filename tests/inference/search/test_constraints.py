@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from captioner.errors import UsageError
 from captioner.inference.search import SearchOptions, search
-from tests.inference.search.toy import Toy, images, random_table, sentences, text
+from tests.inference.search.table_backend import TableBackend, images, random_table, sentences, text
 
 WORDS = ("cat", "dog", "kitten")
 
 
-def best(toy: Toy, image: int, longest: int, meets) -> tuple[str, ...]:
+def best(toy: TableBackend, image: int, longest: int, meets) -> tuple[str, ...]:
     scores = {w: s / (len(w) + 1) for w, s in sentences(toy, image, longest).items() if w and meets(w)}
     return max(scores, key=lambda w: scores[w])
 
@@ -37,7 +37,7 @@ def repeats(words: tuple[str, ...], n: int) -> bool:
     ],
 )  # fmt: skip
 def test_a_wide_beam_finds_the_best_sentence_that_meets_them(options, meets):
-    toy = Toy(WORDS, random_table(WORDS, seed=7))
+    toy = TableBackend(WORDS, random_table(WORDS, seed=7))
     found = search(toy, images(*range(8)), SearchOptions(beam=300, max_length=4, **options))
     assert [text(toy, some[0]) for some in found] == [best(toy, i, 4, meets) for i in range(8)]
 
@@ -51,7 +51,7 @@ def test_a_wide_beam_finds_the_best_sentence_that_meets_them(options, meets):
 )
 @settings(max_examples=60, deadline=None)
 def test_a_narrow_beam_still_meets_them(seed, beam, required, no_repeat, min_length):
-    toy = Toy(WORDS, random_table(WORDS, seed=seed, sharp=4))
+    toy = TableBackend(WORDS, random_table(WORDS, seed=seed, sharp=4))
     constraints = tuple(tuple(words) for words in required)
     options = SearchOptions(beam=beam, max_length=6, required=constraints, no_repeat=no_repeat, min_length=min_length)
     for some in search(toy, images(0, 1, 2), options):
@@ -66,57 +66,57 @@ def test_a_narrow_beam_still_meets_them(seed, beam, required, no_repeat, min_len
 
 def test_a_rare_required_word_is_kept_by_a_narrow_beam():
     # "dog" never comes near the best 2 of 3 at any step: only a beam of its own keeps it.
-    toy = Toy(WORDS, lambda i, p: {"cat": 0.5, "kitten": 0.3, "<end>": 0.19, "dog": 0.01})
+    toy = TableBackend(WORDS, lambda i, p: {"cat": 0.5, "kitten": 0.3, "<end>": 0.19, "dog": 0.01})
     (some,) = search(toy, images(0), SearchOptions(beam=2, max_length=5, required=(("dog",),)))
     assert text(toy, some[0]).count("dog") == 1
 
 
 def test_several_required_words_may_be_said_until_the_limit():
-    toy = Toy(WORDS, lambda i, p: {"cat": 0.9, "<end>": 0.09, "dog": 0.005, "kitten": 0.005})
+    toy = TableBackend(WORDS, lambda i, p: {"cat": 0.9, "<end>": 0.09, "dog": 0.005, "kitten": 0.005})
     options = SearchOptions(beam=1, max_length=3, required=(("dog",), ("kitten",), ("cat",)))
     (some,) = search(toy, images(0), options)
     assert sorted(text(toy, some[0])) == ["cat", "dog", "kitten"]
 
 
 def test_unk_is_said_only_where_it_is_asked_for():
-    toy = Toy(WORDS, lambda i, p: {"<unk>": 0.9, "cat": 0.1} if not p else {"<end>": 1.0})
+    toy = TableBackend(WORDS, lambda i, p: {"<unk>": 0.9, "cat": 0.1} if not p else {"<end>": 1.0})
     assert text(toy, search(toy, images(0))[0][0]) == ("cat",)
     assert text(toy, search(toy, images(0), SearchOptions(allow_unknown=True))[0][0]) == ("<unk>",)
 
 
 def test_a_required_word_that_is_not_known_names_near_words():
-    toy = Toy(WORDS, random_table(WORDS))
+    toy = TableBackend(WORDS, random_table(WORDS))
     with pytest.raises(UsageError, match=r"'kiten'.*kitten"):
         search(toy, images(0), SearchOptions(required=(("kiten",),)))
 
 
 def test_to_forbid_a_word_that_is_not_known_is_met_already():
-    toy = Toy(WORDS, random_table(WORDS))
+    toy = TableBackend(WORDS, random_table(WORDS))
     plain = search(toy, images(0))
     assert search(toy, images(0), SearchOptions(forbidden=("zebra",)))[0][0].words == plain[0][0].words
 
 
 def test_a_word_cannot_be_required_and_forbidden():
-    toy = Toy(WORDS, random_table(WORDS))
+    toy = TableBackend(WORDS, random_table(WORDS))
     with pytest.raises(UsageError, match="cat must occur and is forbidden"):
         search(toy, images(0), SearchOptions(required=(("cat",),), forbidden=("cat",)))
 
 
 def test_more_required_words_than_fit_are_refused():
-    toy = Toy(WORDS, random_table(WORDS))
+    toy = TableBackend(WORDS, random_table(WORDS))
     with pytest.raises(UsageError, match="don't fit in 2 words"):
         search(toy, images(0), SearchOptions(required=(("cat",), ("dog",), ("kitten",)), max_length=2))
 
 
 def test_one_word_may_meet_several_constraints_at_the_limit():
-    toy = Toy(WORDS, lambda i, p: {"dog": 0.9, "kitten": 0.09, "cat": 0.005, "<end>": 0.005})
+    toy = TableBackend(WORDS, lambda i, p: {"dog": 0.9, "kitten": 0.09, "cat": 0.005, "<end>": 0.005})
     options = SearchOptions(beam=1, max_length=1, required=(("cat", "dog"), ("cat", "kitten"), ("cat",)))
     assert text(toy, search(toy, images(0), options)[0][0]) == ("cat",)
 
 
 def test_a_sentence_with_no_way_on_is_cut():
     # Every word but the end is forbidden, and the end may not come first.
-    toy = Toy(WORDS, lambda i, p: {"cat": 0.5, "<end>": 0.5})
+    toy = TableBackend(WORDS, lambda i, p: {"cat": 0.5, "<end>": 0.5})
     for sample in (False, True):
         (some,) = search(toy, images(0), SearchOptions(forbidden=WORDS, sample=sample))
         assert some[0].words == () and not some[0].ended
@@ -125,7 +125,7 @@ def test_a_sentence_with_no_way_on_is_cut():
 
 @pytest.mark.parametrize("penalty", [1.0, 2.5])
 def test_a_word_said_again_loses_the_penalty_unless_it_recurs_freely(penalty):
-    toy = Toy(WORDS, random_table(WORDS, seed=7), recurring=frozenset({"dog"}))
+    toy = TableBackend(WORDS, random_table(WORDS, seed=7), recurring=frozenset({"dog"}))
     options = SearchOptions(beam=300, n_best=300, max_length=4, repeat_penalty=penalty)
     changed = 0
     for image, some in enumerate(search(toy, images(*range(8)), options)):
@@ -146,7 +146,7 @@ def test_a_word_said_again_loses_the_penalty_unless_it_recurs_freely(penalty):
 
 
 def test_draws_repeat_a_word_less_often_with_a_penalty():
-    toy = Toy(WORDS, random_table(WORDS, seed=7))
+    toy = TableBackend(WORDS, random_table(WORDS, seed=7))
 
     def repeated(penalty: float) -> int:
         options = SearchOptions(sample=True, n_best=40, min_length=3, max_length=3, repeat_penalty=penalty)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from captioner.inference.search import SearchOptions, force, search
-from tests.inference.search.toy import Toy, images, random_table, sentences, told
+from tests.inference.search.table_backend import TableBackend, attention, images, random_table, sentences
 
 ABC = ("a", "b", "c")
 
 
 def test_forced_captions_get_the_models_probability_and_maps():
-    toy = Toy(ABC, random_table(ABC))
+    toy = TableBackend(ABC, random_table(ABC))
     captions = [[("a", "b"), ("c",)], [("b", "b", "a")], []]
     numbers = [[[toy.vocabulary.index[w] for w in words] for words in some] for some in captions]
     forced = force(toy, images(0, 1, 2), numbers)
@@ -24,11 +24,11 @@ def test_forced_captions_get_the_models_probability_and_maps():
             assert found.score == pytest.approx(totals[words] / (len(words) + 1), rel=1e-5)
             assert len(found.alphas) == len(found.gates) == len(words) + 1
             for at, alpha in enumerate(found.alphas):
-                assert np.array_equal(alpha, told(image, words[:at])[0])
+                assert np.array_equal(alpha, attention(image, words[:at])[0])
 
 
 def test_what_search_found_is_forced_to_the_same():
-    toy = Toy(ABC, random_table(ABC, seed=9), hard=True)
+    toy = TableBackend(ABC, random_table(ABC, seed=9), hard=True)
     options = SearchOptions(beam=4, n_best=4, length_power=0.7)
     found = search(toy, images(0, 1, 2), options)
     forced = force(toy, images(0, 1, 2), [[h.words for h in some if h.ended] for some in found], options)
@@ -40,4 +40,4 @@ def test_what_search_found_is_forced_to_the_same():
 
 def test_captions_must_match_the_images():
     with pytest.raises(ValueError, match="captions of 1 images for 2"):
-        force(Toy(ABC, random_table(ABC)), images(0, 1), [[[4]]])
+        force(TableBackend(ABC, random_table(ABC)), images(0, 1), [[[4]]])

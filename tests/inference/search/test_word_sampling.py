@@ -9,14 +9,14 @@ import pytest
 
 from captioner.errors import UsageError
 from captioner.inference.search import SearchOptions, search
-from tests.inference.search.toy import Toy, images, random_table, sentences, text, told
+from tests.inference.search.table_backend import TableBackend, attention, images, random_table, sentences, text
 
 ABC = ("a", "b", "c")
 FIRST = {"a": 0.5, "b": 0.3, "c": 0.2}
 
 
 def first_words(**options) -> dict[str, float]:
-    toy = Toy(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
+    toy = TableBackend(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
     (some,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, **options))
     counts = Counter(text(toy, h)[0] for h in some)
     return {word: counts[word] / len(some) for word in ABC}
@@ -39,7 +39,7 @@ def test_words_are_drawn_from_the_distribution_asked_for(options, truth):
 
 
 def test_sentences_come_as_often_as_the_model_says():
-    toy = Toy(("a", "b"), random_table(("a", "b"), sharp=1))
+    toy = TableBackend(("a", "b"), random_table(("a", "b"), sharp=1))
     (some,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, min_length=0, max_length=6))
     counts = Counter(text(toy, h) for h in some if h.ended)
     for words, total in sentences(toy, 0, 2).items():
@@ -47,21 +47,21 @@ def test_sentences_come_as_often_as_the_model_says():
 
 
 def test_the_log_probability_is_the_models_own_whatever_the_temperature():
-    toy = Toy(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
+    toy = TableBackend(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
     (some,) = search(toy, images(0), SearchOptions(sample=True, temperature=0.2, top_k=2, n_best=20))
     for found in some:
         assert found.log_probabilities == pytest.approx([np.log(FIRST[text(toy, found)[0]]), 0])
 
 
 def test_the_seed_decides():
-    toy = Toy(ABC, random_table(ABC, sharp=0.5))
+    toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     options = [SearchOptions(sample=True, seed=seed, max_length=9) for seed in (1, 1, 2)]
     one, again, other = ([h.words for (h,) in search(toy, images(*range(9)), o)] for o in options)
     assert one == again != other
 
 
 def test_a_picture_draws_the_same_alone_and_in_any_batch():
-    toy = Toy(ABC, random_table(ABC, sharp=0.5))
+    toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     options = SearchOptions(sample=True, n_best=3, max_length=9)
     keys = np.array([70, 71, 72, 73], np.uint32)
     together = search(toy, images(5, 6, 7, 8, keys=keys), options)
@@ -72,13 +72,13 @@ def test_a_picture_draws_the_same_alone_and_in_any_batch():
 
 
 def test_each_word_carries_the_map_of_its_own_step():
-    toy = Toy(ABC, random_table(ABC, sharp=0.5))
+    toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     for image, some in enumerate(search(toy, images(0, 1), SearchOptions(sample=True, n_best=4))):
         for found in some:
             words = text(toy, found)
             assert len(found.alphas) == len(words) + found.ended
             for at, alpha in enumerate(found.alphas):
-                assert np.array_equal(alpha, told(image, words[:at])[0])
+                assert np.array_equal(alpha, attention(image, words[:at])[0])
 
 
 def test_required_words_and_sampling_exclude_each_other():

@@ -9,7 +9,7 @@ import torch
 
 from captioner.model.attention import core as attention
 from captioner.model.attention.core import AdditiveScore
-from tests.model.making import make_annotations, make_decoder
+from tests.model.tiny_models import make_annotations, make_decoder
 
 
 def first_alpha(decoder, annotations, hidden=None):

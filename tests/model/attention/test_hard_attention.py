@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from captioner.model.decoder import Decoder
 from captioner.model.loss import loss
-from tests.model.making import make_annotations, make_captions, make_decoder, of_row
+from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
 L = T = 3
 CHUNKS, SAMPLES = 120, 200  # the estimator is averaged within a chunk, its error comes from between chunks

@@ -29,7 +29,7 @@ from captioner.model.attention.sentinel import Sentinel
 from captioner.model.decoder import Decoder, spread
 from captioner.model.grid_encoder import LSTMContext, Positions, SelfAttentionContext
 from captioner.model.settings import AttentionSettings
-from tests.model.making import make_annotations, make_captions, make_decoder, of_row
+from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
 # Two places and a state, small enough for arithmetic on paper.
 PLACES = torch.tensor([[[1.0, 2.0], [-1.0, 0.5]]], dtype=torch.float64)

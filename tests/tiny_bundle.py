@@ -1,6 +1,6 @@
-"""A tiny model as onnx graphs that follow the runtime's contract, and the same model in numpy.
+"""Writes a bundle with a tiny model as ONNX graphs, and computes the same model in numpy.
 
-Annotations are the mean colours of a 2 x 2 grid; the state is one vector; the next word follows from both.
+The annotations are the mean colors of a 2x2 grid. The state is one vector. Both together give the next word.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 SIDE, ROWS, COLS, D = 16, 2, 2, 3
-SCALE = 32.0  # so that colours make a difference
+SCALE = 32.0  # large enough for colors to change the words
 WORDS = ("a", "cat", "dog", "on", "the", "mat", "runs", "sleeps")
 VOCABULARY = Vocabulary(SPECIAL + WORDS, frozenset({"the"}))
 V = len(VOCABULARY)
 
 
 def parameters(seed: int = 0) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     return {
-        "embed": draw.standard_normal((V, D)).astype(np.float32),
-        "recur": draw.standard_normal((D, D)).astype(np.float32),
-        "out": (3 * draw.standard_normal((D, V))).astype(np.float32),
+        "embed": generator.standard_normal((V, D)).astype(np.float32),
+        "recur": generator.standard_normal((D, D)).astype(np.float32),
+        "out": (3 * generator.standard_normal((D, V))).astype(np.float32),
     }
 
 
 def write_model(
     folder: Path, *, hard: bool = False, seed: int = 0, name: str | None = None, **changes
 ) -> bundle.Bundle:
-    """A whole bundle; `changes` are made to its manifest."""
+    """Write a complete bundle. `changes` replace fields of its manifest."""
     manifest = Manifest(
         name=name or folder.name,
         attention="hard" if hard else "soft",
@@ -49,7 +49,7 @@ def write_model(
         "encoder.onnx": encoder_graph(),
         "begin.onnx": begin_graph(),
         "decoder.onnx": decoder_graph(parameters(seed), hard),
-        "README.md": b"# A toy\n",
+        "README.md": b"# A tiny model\n",
     }
     manifest = replace(manifest, **changes)
     if manifest.encoder.file != "encoder.onnx":
@@ -64,10 +64,10 @@ def tensor(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:
 def model(nodes, inputs, outputs, constants=()) -> bytes:
     values = [numpy_helper.from_array(value, name) for name, value in constants]
     graph = helper.make_graph(nodes, "graph", inputs, outputs, values)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    made.ir_version = 8
-    onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
+    onnx_model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx_model.ir_version = 8
+    onnx.checker.check_model(onnx_model)
+    return bytes(onnx_model.SerializeToString())
 
 
 def encoder_graph() -> bytes:
@@ -96,8 +96,8 @@ def begin_graph() -> bytes:
         helper.make_node("ReduceMean", ["annotations"], ["own.h"], axes=[1], keepdims=1),
     ]
     annotations = [tensor("annotations", TensorProto.FLOAT, "B", ROWS * COLS, D)]
-    given = tensor("shared.annotations", TensorProto.FLOAT, "B", ROWS * COLS, D)
-    return model(nodes, annotations, [given, tensor("own.h", TensorProto.FLOAT, "B", 1, D)])
+    shared = tensor("shared.annotations", TensorProto.FLOAT, "B", ROWS * COLS, D)
+    return model(nodes, annotations, [shared, tensor("own.h", TensorProto.FLOAT, "B", 1, D)])
 
 
 def decoder_graph(weights: dict[str, np.ndarray], hard: bool) -> bytes:
@@ -114,7 +114,7 @@ def decoder_graph(weights: dict[str, np.ndarray], hard: bool) -> bytes:
         tensor("own.h", TensorProto.FLOAT, "B", "K", D),
     ]
     constants = list(weights.items())
-    told = [
+    outputs = [
         tensor("log_probabilities", TensorProto.FLOAT, "B", "K", V),
         tensor("alpha", TensorProto.FLOAT, "B", "K", L),
         tensor("gate", TensorProto.FLOAT, "B", "K"),
@@ -122,7 +122,7 @@ def decoder_graph(weights: dict[str, np.ndarray], hard: bool) -> bytes:
     mix = "alpha"
     if hard:
         inputs += [tensor("noise", TensorProto.FLOAT, "B", "K", L), tensor("chosen", TensorProto.FLOAT)]
-        told.append(tensor("place", TensorProto.INT64, "B", "K"))
+        outputs.append(tensor("place", TensorProto.INT64, "B", "K"))
         constants += [("depth", np.array(L, np.int64)), ("ends", np.array([0, 1], np.float32))]
         constants.append(("one", np.array(1, np.float32)))
         nodes += [
@@ -148,11 +148,11 @@ def decoder_graph(weights: dict[str, np.ndarray], hard: bool) -> bytes:
         n("MatMul", ["next.h", "out"], ["logits"]),
         n("LogSoftmax", ["logits"], ["log_probabilities"], axis=2),
     ]
-    return model(nodes, inputs, [*told, tensor("next.h", TensorProto.FLOAT, "B", "K", D)], constants)
+    return model(nodes, inputs, [*outputs, tensor("next.h", TensorProto.FLOAT, "B", "K", D)], constants)
 
 
 def numpy_step(weights: dict[str, np.ndarray], annotations, h, words, mix=None):
-    """log-probabilities (B, K, V), alpha (B, K, L) and the state after; `mix` replaces alpha in the context."""
+    """Log-probabilities (B, K, V), alpha (B, K, L) and the new state. `mix` maps alpha to other context weights."""
     scores = np.einsum("bkd,bld->bkl", h, annotations)
     alpha = np.exp(scores - scores.max(-1, keepdims=True))
     alpha /= alpha.sum(-1, keepdims=True)
@@ -164,6 +164,6 @@ def numpy_step(weights: dict[str, np.ndarray], annotations, h, words, mix=None):
 
 
 def means(pixels) -> np.ndarray:
-    """Annotations of pixels (B, SIDE, SIDE, 3)."""
+    """The annotations of pixels (B, SIDE, SIDE, 3)."""
     cells = pixels.reshape(len(pixels), ROWS, SIDE // ROWS, COLS, SIDE // COLS, 3) / SCALE
     return cells.mean(axis=(2, 4)).reshape(len(pixels), ROWS * COLS, 3).astype(np.float32)

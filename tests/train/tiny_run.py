@@ -1,4 +1,4 @@
-"""A tiny set, a tiny network and its config, for the tests of this folder: an epoch takes a fraction of a second."""
+"""A tiny data set, and a config that trains a tiny network on it: one epoch takes a fraction of a second."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import yaml
 from captioner.data.shapes import write_shapes
 from captioner.train.config import Config, parse
 
-SIZE = 32  # pixels; the encoder's stage3 is then a grid of 4x4
+SIZE = 32  # pixels; stage3 of the encoder is then a 4x4 grid
 
 
-def draw(folder: Path, images: int = 20, *, seed: int = 0) -> Path:
-    """A set of coloured shapes, four captions each; a tenth is val."""
+def write_data(folder: Path, images: int = 20, *, seed: int = 0) -> Path:
+    """Pictures of coloured shapes with four captions each. One tenth of them is the validation split."""
     write_shapes(folder, images, seed=seed, size=SIZE)
     return folder
 
 
 def settings(data: Path, **changes: Any) -> dict[str, Any]:
-    """A config as a file would hold it; `changes` go on top, `training__epochs=3` for a nested one."""
+    """The config as it would be in a file. `changes` replace settings: `training__epochs=3` sets training.epochs."""
     raw: dict[str, Any] = {
         "name": "tiny",
         "seed": 3,
@@ -54,10 +54,10 @@ def settings(data: Path, **changes: Any) -> dict[str, Any]:
     }
     for path, value in changes.items():
         *parents, last = path.split("__")
-        place = raw
-        for part in parents:
-            place = place.setdefault(part, {})
-        place[last] = copy.deepcopy(value)
+        section = raw
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[last] = copy.deepcopy(value)
     return raw
 
 
@@ -65,12 +65,12 @@ def config(data: Path, **changes: Any) -> Config:
     return parse(settings(data, **changes), "the test's config")
 
 
-def write(path: Path, data: Path, **changes: Any) -> Path:
-    """The config as a file."""
+def write_config(path: Path, data: Path, **changes: Any) -> Path:
+    """Write the config to a YAML file."""
     path.write_text(yaml.safe_dump(settings(data, **changes)), encoding="utf-8")
     return path
 
 
-def rows(run: Path) -> list[dict[str, Any]]:
-    """The lines of metrics.jsonl."""
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The rows of the run's metrics.jsonl."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

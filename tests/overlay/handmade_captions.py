@@ -1,4 +1,4 @@
-"""Captions made by hand for the tests of drawing: what a map looks like is known, no model is needed."""
+"""Captions with known attention maps, so that tests of overlays need no model."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def flat(rows: int, cols: int) -> NDArray[np.float32]:
 
 
 def blob(row: float, col: float, rows: int, cols: int, width: float = 0.8) -> NDArray[np.float32]:
-    """A round hill of attention about a cell."""
+    """Attention with a round peak at a cell."""
     y, x = np.mgrid[:rows, :cols]
     hill = np.exp(-((y - row) ** 2 + (x - col) ** 2) / (2 * width**2)) + 0.01
     return (hill / hill.sum()).astype(np.float32)
 
 
 def picture(width: int = 60, height: int = 40, name: str = "photos/dog.jpg") -> Picture:
-    """A picture of a soft pattern, kept in memory."""
+    """A picture with a smooth pattern, in memory."""
     y, x = np.mgrid[:height, :width]
     pixels = np.stack([120 + 60 * np.sin(x / 9), 120 + 50 * np.cos(y / 7), 100 + 0 * x], axis=-1)
     return Picture(name, Frame(width, height), None, Image.fromarray(pixels.astype(np.uint8)))
@@ -47,7 +47,7 @@ def caption(
     alternatives: Sequence[str] = (),
     of: Picture | None = None,
 ) -> Caption:
-    """A caption whose words look at one cell after the other, in reading order."""
+    """A caption whose words attend to one cell after another, in reading order."""
     rows, cols = grid
     of = of or picture(*size, name=name)
     words = []

@@ -18,19 +18,19 @@ from captioner.train.graft import graft
 from captioner.train.grids import read_split
 from captioner.train.run_folder import load_best
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "graft_encoder"
 
 
 def network(data: Path, seed: int = 0, **changes: object) -> Network:
     torch.manual_seed(seed)
-    config = parse(making.settings(data, **changes), "test")
+    config = parse(tiny_run.settings(data, **changes), "test")
     return Network(config.encoder, config.model, 30)
 
 
 def pictures(data: Path) -> list[Path]:
-    return [item.path for item in read_split(parse(making.settings(data), "test"), "train").items]
+    return [item.path for item in read_split(parse(tiny_run.settings(data), "test"), "train").items]
 
 
 def test_the_same_encoder_gives_the_same_model_again(shapes: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_same_encoder_gives_the_same_model_again(shapes: Path) -> None:
         if not name.startswith("project."):
             assert torch.equal(value, new.decoder.state_dict()[name]), name
     with torch.no_grad():
-        pixels = torch.from_numpy(np.stack([images.load(path, making.SIZE)[1] for path in pictures(shapes)[:4]]))
+        pixels = torch.from_numpy(np.stack([images.load(path, tiny_run.SIZE)[1] for path in pictures(shapes)[:4]]))
         a, b = old.decoder.project(old.encode(pixels)), new.decoder.project(new.encode(pixels))
     assert float((a - b).square().mean()) == pytest.approx(float(a.var()) * (1 - explained), rel=0.5)
 
@@ -68,10 +68,12 @@ def test_what_can_not_be_fitted_is_refused(shapes: Path) -> None:
 
 
 def test_training_goes_on_from_what_the_script_writes(shapes: Path, tmp_path: Path) -> None:
-    start(making.write(tmp_path / "one.yaml", shapes, training__epochs=1), folder=tmp_path / "one", device="cpu")
+    start(
+        tiny_run.write_config(tmp_path / "one.yaml", shapes, training__epochs=1), folder=tmp_path / "one", device="cpu"
+    )
     grafted = tmp_path / "grafted"
     how = {"encoder__name": "efficientnet_lite2", "training__epochs": 1, "training__start_from": str(grafted)}
-    config = making.write(tmp_path / "two.yaml", shapes, **how)
+    config = tiny_run.write_config(tmp_path / "two.yaml", shapes, **how)
     call = [sys.executable, SCRIPT, grafted, tmp_path / "one", "--config", config]
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

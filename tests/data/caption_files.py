@@ -1,4 +1,4 @@
-"""Small caption files and pictures on disk, for the tests of this folder."""
+"""Writes small caption files and pictures for tests of data sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 
 def picture(path: Path, seed: int = 0, size: tuple[int, int] = (8, 6), orientation: int = 1) -> Path:
-    """A picture of random pixels, different for each seed."""
+    """Write a picture of random pixels that depend on the seed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     exif = Image.Exif()
@@ -28,7 +28,7 @@ def pictures(folder: Path, names: Iterable[str]) -> None:
 
 
 def write(path: Path, content: Any) -> Path:
-    """Text as it is, anything else as JSON."""
+    """Write a string unchanged, anything else as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     path.write_text(text, encoding="utf-8")
@@ -36,8 +36,8 @@ def write(path: Path, content: Any) -> Path:
 
 
 def coco(captions: dict[int, list[str]], name: str = "{:012d}.jpg") -> dict[str, Any]:
-    """A COCO captions file from image ids and their captions."""
-    annotations = [(image, caption) for image, several in captions.items() for caption in several]
+    """The content of a COCO captions file, given the captions of each image id."""
+    annotations = [(image, caption) for image, texts in captions.items() for caption in texts]
     return {
         "images": [{"id": image, "file_name": name.format(image)} for image in captions],
         "annotations": [
@@ -47,7 +47,7 @@ def coco(captions: dict[int, list[str]], name: str = "{:012d}.jpg") -> dict[str,
 
 
 def karpathy(images: list[tuple[str, str, list[str]]], **more: Any) -> dict[str, Any]:
-    """A Karpathy file from (file name, split, captions)."""
+    """The content of a Karpathy split file, given (file name, split, captions) per image."""
     return {
         "dataset": "tiny",
         "images": [

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from captioner.train import config as configs
-from tests.train import making
+from tests.train import tiny_run
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "compare_attention"
@@ -25,7 +25,7 @@ SMALL = (
     "data.train=[{captions: captions_train.json}]",
     "data.val=[{captions: captions_val.json}]",
     "data.minimum_count=1",
-    f"encoder.size={making.SIZE}",
+    f"encoder.size={tiny_run.SIZE}",
     "encoder.annotations=[stage3]",
     *(f"model.{name}_size=16" for name in ("annotation", "embedding", "hidden")),
     "model.attention.size=8",

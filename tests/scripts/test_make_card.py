@@ -12,14 +12,16 @@ from click.testing import CliRunner
 
 from captioner.cli import main
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_card"
 
 
 def test_measured_sections_are_new_and_the_others_stay(shapes: Path, tmp_path: Path) -> None:
-    config = making.write(tmp_path / "tiny.yaml", shapes, training__epochs=2, training__scst={"start_epoch": 1})
+    config = tiny_run.write_config(
+        tmp_path / "tiny.yaml", shapes, training__epochs=2, training__scst={"start_epoch": 1}
+    )
     run = tmp_path / "first"
     start(config, folder=run, device="cpu")
     where = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]

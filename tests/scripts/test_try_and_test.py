@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt" or shutil.which("bash") is None, reason="the scripts are for bash")
 
 # `-m venv` makes a folder with programs that note their arguments; pip fails where a file "offline" exists.

@@ -12,7 +12,7 @@ from captioner.export.run_bundle import export_run
 from captioner.train import checkpoint
 from captioner.train.run_folder import load_best, load_last
 from captioner.train.start import start
-from tests.train import making
+from tests.train import tiny_run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "average_runs"
 
@@ -23,7 +23,9 @@ def average(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
-        config = making.write(tmp_path / f"{name}.yaml", shapes, training__epochs=1, training__ema=0.9, seed=seed)
+        config = tiny_run.write_config(
+            tmp_path / f"{name}.yaml", shapes, training__epochs=1, training__ema=0.9, seed=seed
+        )
         start(config, folder=tmp_path / name, device="cpu")
     done = average(tmp_path / "mean", tmp_path / "one", f"{tmp_path / 'two'}:last")
     assert done.returncode == 0, done.stderr
@@ -42,7 +44,7 @@ def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None
     assert refused.returncode == 1 and "is a training run" in refused.stderr
     assert (tmp_path / "two" / "best" / "model.safetensors").read_bytes() == kept
 
-    wide = making.write(tmp_path / "wide.yaml", shapes, training__epochs=1, model__hidden_size=12)
+    wide = tiny_run.write_config(tmp_path / "wide.yaml", shapes, training__epochs=1, model__hidden_size=12)
     start(wide, folder=tmp_path / "wide", device="cpu")
     refused = average(tmp_path / "none", tmp_path / "one", tmp_path / "wide")
     assert refused.returncode == 1
