@@ -25,7 +25,7 @@ from captioner.inference.torch_backend import TorchBackend, load_backend
 from captioner.options import search_note
 from captioner.train.config import Config
 from captioner.train.grids import read_split
-from captioner.train.run_folder import Kept, load_best, load_last
+from captioner.train.run_folder import LoadedRun, load_best, load_last
 
 CALIBRATION = 64  # pictures
 CHECKED = SearchOptions(beam=3, max_length=12)
@@ -118,7 +118,7 @@ def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
-def _manifest(kept: Kept, name: str | None, training_data: str, licence: str) -> Manifest:
+def _manifest(kept: LoadedRun, name: str | None, training_data: str, licence: str) -> Manifest:
     config, network, scores = kept.config, kept.network, kept.state.get("scores", {})
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
@@ -169,7 +169,7 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
     return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
 
 
-def _card(manifest: Manifest, kept: Kept) -> str:
+def _card(manifest: Manifest, kept: LoadedRun) -> str:
     """A plain model card; shipped models bring a fuller one."""
     rows = "".join(f"| {k} | {v:.1f} |\n" for k, v in manifest.scores.items())
     scores = f"| score | {manifest.scored_on} |\n|---|---|\n{rows}" if rows else "Not scored.\n"

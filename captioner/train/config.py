@@ -20,7 +20,7 @@ class SourceSettings(Settings):
 
     captions: Path = Field(description="Captions file or folder, relative to `data.root`.")
     images: Path | None = Field(None, description="Folder of the images; absent: beside the captions.")
-    format: str | None = Field(None, description="Reader; absent: seen from the content.")
+    format: str | None = Field(None, description="ForwardPass; absent: seen from the content.")
     split: str | None = Field(None, description="Take this split only; absent: all of the source.")
     restval: bool = Field(False, description="Karpathy's `restval` counts as `train`.")
 

@@ -18,7 +18,7 @@ from captioner.model.device import usable
 
 
 @dataclass(frozen=True)
-class Team:
+class World:
     """This process among all; alone where torchrun didn't start it."""
 
     rank: int
@@ -26,7 +26,7 @@ class Team:
     device: torch.device
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Only the leader writes files and speaks."""
         return self.rank == 0
 
@@ -63,8 +63,8 @@ class Team:
 
 
 @contextmanager
-def join(device: str | None) -> Iterator[Team]:
-    """The team torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
+def join(device: str | None) -> Iterator[World]:
+    """The world torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     chosen = usable(device, int(os.environ.get("LOCAL_RANK", "0")) if size > 1 else None)
     if size > 1:
@@ -78,7 +78,7 @@ def join(device: str | None) -> Iterator[Team]:
         # half an hour. A process that dies is torchrun's to notice.
         dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(days=1))
     try:
-        yield Team(rank, size, chosen)
+        yield World(rank, size, chosen)
     finally:
         if size > 1:
             dist.destroy_process_group()

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from captioner.train.setup import Setup
+from captioner.train.setup import TrainingSetup
 
 
-class Average:
-    """Kept where a decay is configured; otherwise everything here does nothing."""
+class EMA:
+    """LoadedRun where a decay is configured; otherwise everything here does nothing."""
 
-    def __init__(self, setup: Setup, decay: float | None) -> None:
+    def __init__(self, setup: TrainingSetup, decay: float | None) -> None:
         self.learnt, self.decay = setup.learnt, decay
         self.tensors: dict[str, Tensor] = {k: v.detach().clone() for k, v in setup.learnt.items()} if decay else {}
 

@@ -1,4 +1,4 @@
-"""What a run writes down beside its checkpoints. Only the leading process keeps a journal that writes."""
+"""What a run writes down beside its checkpoints. Only the leading process keeps a logger that writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from captioner.inference.backend import Backend
 from captioner.inference.search import Hypothesis
 
 
-class Journal:
+class Logger:
     """`metrics.jsonl` (the same numbers in every repetition of a run), `timing.jsonl`, TensorBoard's `board/`."""
 
     def __init__(self, folder: Path, step: int, *, validated: bool, writes: bool) -> None:
@@ -38,7 +38,7 @@ class Journal:
             kept = [line for line in metrics.read_text().splitlines() if _is_before(line, step, validated)]
             write_atomically(metrics, "".join(line + "\n" for line in kept))
 
-    def say(self, line: str) -> None:
+    def info(self, line: str) -> None:
         if self.writes:
             print(line, file=sys.stderr, flush=True)
 
@@ -63,7 +63,7 @@ class Journal:
             picture = Picture(str(item.path), read(item.path)[1], item.path)
             caption = caption_of(hypothesis, backend, picture)
             lines.append(f"{item.path.name}: {caption.text}")
-            self.say(f"  {lines[-1]}")
+            self.info(f"  {lines[-1]}")
             self.board.add_image(f"attention/{item.path.name}", _sheet(caption), step, dataformats="HWC")
         self.board.add_text("captions", "\n\n".join(lines), step)
 

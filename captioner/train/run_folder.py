@@ -20,12 +20,12 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config as configs
 from captioner.train.config import Config
-from captioner.train.distributed import Team
-from captioner.train.ema import Average
+from captioner.train.distributed import World
+from captioner.train.ema import EMA
 
 
 @dataclass
-class Progress:
+class TrainingState:
     """The JSON part of a checkpoint."""
 
     step: int = 0  # batches done
@@ -45,40 +45,40 @@ class Keeper:
     """Writes what changes as a run goes on, of which it is told once; the leading process alone writes."""
 
     folder: Path
-    team: Team
+    world: World
     network: Network
     optimizer: torch.optim.Optimizer
-    average: Average
+    ema: EMA
     scaler: torch.amp.GradScaler
     saved: int = 0  # the last checkpoint's step
 
-    def save(self, progress: Progress) -> None:
-        if self.team.leads:
+    def save(self, progress: TrainingState) -> None:
+        if self.world.is_main:
             held = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-            held |= {f"average.{k}": v for k, v in self.average.tensors.items()}
+            held |= {f"average.{k}": v for k, v in self.ema.tensors.items()}
             held |= {f"optimizer.{k}": v for k, v in checkpoint.optimizer_tensors(self.optimizer).items()}
             held["rng.torch"] = torch.get_rng_state()
-            if self.team.device.type == "cuda":
+            if self.world.device.type == "cuda":
                 held["rng.cuda"] = torch.cuda.get_rng_state()
             state = asdict(progress) | {"scaler": self.scaler.state_dict()}
             checkpoint.write(self.folder / checkpoint.LAST, held, state)
         self.saved = progress.step
-        self.team.wait()
+        self.world.wait()
 
-    def restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> Progress:
+    def restore(self, held: dict[str, Tensor], state: dict[str, Any]) -> TrainingState:
         """Everything but the network's weights, which came before the features."""
         checkpoint.restore_optimizer(self.optimizer, checkpoint.part(held, "optimizer"))
-        self.average.restore(checkpoint.part(held, "average"))
+        self.ema.restore(checkpoint.part(held, "average"))
         torch.set_rng_state(held["rng.torch"])
-        if self.team.device.type == "cuda" and "rng.cuda" in held:
+        if self.world.device.type == "cuda" and "rng.cuda" in held:
             torch.cuda.set_rng_state(held["rng.cuda"])
         self.scaler.load_state_dict(state.pop("scaler"))
-        progress = Progress(**state)
+        progress = TrainingState(**state)
         self.saved = progress.step
         return progress
 
-    def save_best(self, progress: Progress, scores: dict[str, float]) -> None:
-        if self.team.leads:
+    def save_best(self, progress: TrainingState, scores: dict[str, float]) -> None:
+        if self.world.is_main:
             best = self.folder / "best"
             best.mkdir(exist_ok=True)
             state = {"epoch": progress.epoch, "step": progress.step, "scores": scores}
@@ -90,7 +90,7 @@ class Keeper:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LoadedRun:
     """A model of a run."""
 
     config: Config
@@ -99,7 +99,7 @@ class Kept:
     state: dict[str, Any]  # epoch, step and, where it was validated, scores
 
 
-def load_best(run: Path) -> Kept:
+def load_best(run: Path) -> LoadedRun:
     """The model of the best validation."""
     path = run / "best" / WEIGHTS
     if not path.is_file():
@@ -108,7 +108,7 @@ def load_best(run: Path) -> Kept:
     return _load(run, held, state, path)
 
 
-def load_last(run: Path) -> Kept:
+def load_last(run: Path) -> LoadedRun:
     """The model of the last checkpoint, with averaged weights where the run keeps an average."""
     path = run / checkpoint.LAST
     if not path.is_file():
@@ -129,7 +129,7 @@ def check_free(out: Path) -> None:
         raise UsageError(f"{out} is a {'bundle' if out.is_dir() else 'file'}; give another folder")
 
 
-def write_model(out: Path, kept: Kept) -> None:
+def write_model(out: Path, kept: LoadedRun) -> None:
     """A model as a run that was never validated, to export, evaluate or go on from."""
     check_free(out)
     try:
@@ -141,7 +141,7 @@ def write_model(out: Path, kept: Kept) -> None:
         raise CaptionerError(f"{out} can't be written: {error}") from error
 
 
-def write_mean(out: Path, kept: Sequence[Kept]) -> None:
+def write_mean(out: Path, kept: Sequence[LoadedRun]) -> None:
     """The mean of the models' weights; its settings are the first one's."""
     check_free(out)
     first, *others = kept
@@ -165,9 +165,9 @@ def _shapes(network: Network) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in network.state_dict().items()}
 
 
-def _load(run: Path, weights: dict[str, Tensor], state: dict[str, Any], path: Path) -> Kept:
+def _load(run: Path, weights: dict[str, Tensor], state: dict[str, Any], path: Path) -> LoadedRun:
     config = configs.load(run / "config.yaml")
     vocabulary = Vocabulary.load(run / VOCABULARY)
     network = Network(config.encoder, config.model, len(vocabulary), load=False)
     load_weights(network, weights, str(path))
-    return Kept(config, vocabulary, network, state)
+    return LoadedRun(config, vocabulary, network, state)

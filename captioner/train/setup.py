@@ -21,7 +21,7 @@ from captioner.train import checkpoint
 from captioner.train import config as configs
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
-from captioner.train.distributed import Team
+from captioner.train.distributed import World
 from captioner.train.grids import (
     CachedGrids,
     Grids,
@@ -40,7 +40,7 @@ SHAPELESS = {
 
 
 @dataclass(frozen=True)
-class Setup:
+class TrainingSetup:
     """What a run works on; what changes as it goes is in the loop.
 
     Of the training captions the numbers alone are kept: as text they would take most of the memory.
@@ -57,7 +57,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Origin:
+class InitialWeights:
     """Words and weights that a run begins with: those of the run it goes on with, or of `start_from`."""
 
     vocabulary: Vocabulary
@@ -65,7 +65,7 @@ class Origin:
     source: Path
 
 
-def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
+def prepare(config: Config, world: World, resumed: InitialWeights | None = None) -> TrainingSetup:
     """Read the data, build the network, encode what is not yet cached."""
     settings = config.training
     train_set, val_set = read_split(config, "train"), read_split(config, "val")
@@ -78,17 +78,17 @@ def prepare(config: Config, team: Team, resumed: Origin | None = None) -> Setup:
         network = Network(config.encoder, config.model, len(vocabulary))
     else:  # before the features: the trunk's weights, which made them, are among these
         vocabulary, network = origin.vocabulary, _loaded(config, origin)
-    network.to(team.device)
+    network.to(world.device)
     tail = _tail(config, network)
-    return Setup(
+    return TrainingSetup(
         val_set,
         vocabulary,
         Corpus.of(train_set, vocabulary, config.data.maximum_length),
         network,
         tail,
         {name: p for name, p in network.named_parameters() if p.requires_grad},
-        _grids(config, network, train_set, team),
-        _grids(config, network, val_set, team),
+        _grids(config, network, train_set, world),
+        _grids(config, network, val_set, world),
     )
 
 
@@ -100,7 +100,7 @@ def first_encoder(config: Config) -> Encoder:
     return _loaded(config, start_from(source.expanduser())).encoder
 
 
-def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
+def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimizer:
     """The configured optimiser; a group's `share` is its part of the learning rate."""
     s = config.training.optimizer
     groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "share": 1.0}]
@@ -112,7 +112,7 @@ def make_optimizer(config: Config, setup: Setup) -> torch.optim.Optimizer:
     return kind(groups, lr=s.learning_rate, betas=s.betas, weight_decay=s.weight_decay, fused=True)
 
 
-def _loaded(config: Config, origin: Origin) -> Network:
+def _loaded(config: Config, origin: InitialWeights) -> Network:
     network = Network(config.encoder, config.model, len(origin.vocabulary), load=False)
     try:
         load_weights(network, origin.weights, str(origin.source))
@@ -149,7 +149,7 @@ def _flat(name: str, values: Any) -> dict[str, Any]:
     return {key: value for k, v in values.items() for key, value in _flat(f"{name}.{k}", v).items()}
 
 
-def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Grids:
+def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> Grids:
     if network.encoder.cut == 0:
         if config.training.crop < 1:
             raise UsageError(
@@ -157,11 +157,11 @@ def _grids(config: Config, network: Network, data: CaptionSet, team: Team) -> Gr
                 "caches none; set training.crop=1 (training.augment crops pixels)"
             )
         return PixelGrids(network.encoder, data, augment=config.training.augment)
-    if team.leads:  # one process encodes what is missing, the others then find it
+    if world.is_main:  # one process encodes what is missing, the others then find it
         with encoding_progress() as progress:
-            open_features(config, network.encoder, data, device=team.device.type, progress=progress.show)
-    team.wait()
-    cache = open_features(config, network.encoder, data, device=team.device.type)
+            open_features(config, network.encoder, data, device=world.device.type, progress=progress.show)
+    world.wait()
+    cache = open_features(config, network.encoder, data, device=world.device.type)
     return CachedGrids(cache, data, crop=config.training.crop)
 
 
@@ -179,7 +179,7 @@ def _first(data: CaptionSet, count: int | None) -> CaptionSet:
     return dataclasses.replace(data, items=data.items[:count]) if count else data
 
 
-def start_from(source: Path) -> Origin:
+def start_from(source: Path) -> InitialWeights:
     """The best weights of a run, or those of a bundle, by its folder; the words are those the weights know."""
     home = source.parent if source.name == "best" else source
     words, weights = home / "vocabulary.json", home / "best" / WEIGHTS
@@ -191,4 +191,4 @@ def start_from(source: Path) -> Origin:
                 f"training.start_from: {source} has no {file.name}; give the folder of a bundle, or of a run that has "
                 "been validated"
             )
-    return Origin(Vocabulary.load(words), checkpoint.read(weights)[0], weights)
+    return InitialWeights(Vocabulary.load(words), checkpoint.read(weights)[0], weights)

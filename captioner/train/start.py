@@ -39,11 +39,11 @@ def start(
     else:
         settings = configs.load(config, changes)
         folder = folder or Path("runs") / settings.name
-    with join(device) as team:
-        if team.leads and resume is None:
+    with join(device) as world:
+        if world.is_main and resume is None:
             _prepare(folder, overwrite)
-        team.wait()
-        train(settings, folder, team, resume=resume is not None)
+        world.wait()
+        train(settings, folder, world, resume=resume is not None)
     return folder
 
 
@@ -72,10 +72,10 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
     encoder = first_encoder(settings)
     if encoder.cut == 0:
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")
-    with join(device) as team:
+    with join(device) as world:
         for which in ("train", "val"):
             with encoding_progress() as progress:
                 cache = open_features(
-                    settings, encoder, read_split(settings, which), device=team.device.type, progress=progress.show
+                    settings, encoder, read_split(settings, which), device=world.device.type, progress=progress.show
                 )
             print(f"{which}: whole, in {cache.folder}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The training loop: teacher-forced captions, soft or hard, then optionally the self-critical stage.
 
-Read top-down: `train` opens a run, `Loop.go` walks epochs and steps, `Loop._step` is one batch. All that
-changes as it goes is in `Progress`, the network, the optimiser and the average, and goes into the
+Read top-down: `train` opens a run, `Trainer.run` walks epochs and steps, `Trainer._step` is one batch. All that
+changes as it goes is in `TrainingState`, the network, the optimiser and the average, and goes into the
 checkpoint. What is random is drawn from generators seeded by (seed, epoch, step), and dropout from torch's
 own, which the checkpoint holds: a run that was killed ends with the same bits as one that was not.
 """
@@ -34,20 +34,20 @@ from captioner.train import checkpoint, precision, schedule
 from captioner.train import config as configs
 from captioner.train.config import Config
 from captioner.train.corpus import StepPlan, plan, tensors
-from captioner.train.distributed import Team
-from captioner.train.ema import Average
+from captioner.train.distributed import World
+from captioner.train.ema import EMA
 from captioner.train.interrupt import Interrupt, interruptible
-from captioner.train.logger import Journal
-from captioner.train.run_folder import Keeper, Progress
+from captioner.train.logger import Logger
+from captioner.train.run_folder import Keeper, TrainingState
 from captioner.train.self_critical import SelfCritical, load_meteor
-from captioner.train.setup import Origin, make_optimizer, prepare
+from captioner.train.setup import InitialWeights, make_optimizer, prepare
 from captioner.train.validation import validate
 from captioner.workarounds.malloc import keep_memory
 
 LOG_EVERY = 50  # steps
 
 
-class Reader(nn.Module):
+class ForwardPass(nn.Module):
     """Grids and captions to a reading, as one module, so that DistributedDataParallel sees one forward."""
 
     def __init__(self, network: Network) -> None:
@@ -68,57 +68,57 @@ class Reader(nn.Module):
         return self.network.decoder(annotations, inputs, targets, lengths, **how)  # type: ignore[no-any-return]
 
 
-def train(config: Config, folder: Path, team: Team, *, resume: bool = False) -> Progress:
+def train(config: Config, folder: Path, world: World, *, resume: bool = False) -> TrainingState:
     """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
-    precision.check(config.training.precision, team.device.type)
+    precision.check(config.training.precision, world.device.type)
     if config.training.scst and config.training.scst.reward.meteor:
         load_meteor()  # before the first epoch: its files may be missing
-    if team.device.type == "cpu":
+    if world.device.type == "cpu":
         keep_memory()
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.seed)
-    loop = Loop(config, folder, team, resume)
+    trainer = Trainer(config, folder, world, resume)
     try:
         with interruptible() as interrupt:
-            loop.go(interrupt)
+            trainer.run(interrupt)
     except OSError as error:  # a full disk, or a folder that went away
-        raise CaptionerError(f"step {loop.progress.step}: {error}; {loop.keeper.last_good()}") from error
+        raise CaptionerError(f"step {trainer.state.step}: {error}; {trainer.keeper.last_good()}") from error
     finally:
-        loop.journal.close()
-    return loop.progress
+        trainer.logger.close()
+    return trainer.state
 
 
-class Loop:
-    def __init__(self, config: Config, folder: Path, team: Team, resume: bool) -> None:
-        self.config, self.settings, self.folder, self.team = config, config.training, folder, team
+class Trainer:
+    def __init__(self, config: Config, folder: Path, world: World, resume: bool) -> None:
+        self.config, self.settings, self.folder, self.world = config, config.training, folder, world
         last = folder / checkpoint.LAST
         held, state = checkpoint.read(last) if resume else ({}, {})
         words = folder / "vocabulary.json"
-        origin = Origin(Vocabulary.load(words), checkpoint.part(held, "network"), last) if resume else None
-        self.setup = prepare(config, team, origin)
+        origin = InitialWeights(Vocabulary.load(words), checkpoint.part(held, "network"), last) if resume else None
+        self.setup = prepare(config, world, origin)
         self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
         self.optimizer = make_optimizer(config, self.setup)
-        self.average = Average(self.setup, self.settings.ema)
-        self.generator = torch.Generator(device=team.device)
-        self.scaler = torch.amp.GradScaler(enabled=self.settings.precision == "float16" and team.device.type == "cuda")
-        self.keeper = Keeper(folder, team, self.network, self.optimizer, self.average, self.scaler)
-        self.progress = self.keeper.restore(held, state) if resume else Progress()
+        self.ema = EMA(self.setup, self.settings.ema)
+        self.generator = torch.Generator(device=world.device)
+        self.scaler = torch.amp.GradScaler(enabled=self.settings.precision == "float16" and world.device.type == "cuda")
+        self.keeper = Keeper(folder, world, self.network, self.optimizer, self.ema, self.scaler)
+        self.state = self.keeper.restore(held, state) if resume else TrainingState()
         self.critic: SelfCritical | None = None
-        if team.leads:
+        if world.is_main:
             sweep(folder)
             write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
             if not resume:
                 self.vocabulary.save(words)
         if not resume:
             self._save()
-        if team.rank:  # same weights everywhere, other dropout
-            torch.manual_seed(_seed(config.seed, self.progress.step, team.rank))
-        p = self.progress
-        self.journal = Journal(folder, p.step, validated=p.position == 0, writes=team.leads)
+        if world.rank:  # same weights everywhere, other dropout
+            torch.manual_seed(_seed(config.seed, self.state.step, world.rank))
+        p = self.state
+        self.logger = Logger(folder, p.step, validated=p.position == 0, writes=world.is_main)
 
-    def go(self, interrupt: Interrupt) -> None:
-        s, p = self.settings, self.progress
+    def run(self, interrupt: Interrupt) -> None:
+        s, p = self.settings, self.state
         while p.epoch < s.epochs and not self._stands_still():
             self._epoch(interrupt)
             p.epoch, p.position = p.epoch + 1, 0
@@ -126,21 +126,21 @@ class Loop:
                 self._validate()
             self._save()
         if self._stands_still():
-            self.journal.say(f"no better {s.validation.score} for {p.waiting} validations: stopped")
+            self.logger.info(f"no better {s.validation.score} for {p.waiting} validations: stopped")
         best = f"best {s.validation.score} {p.best:.1f} after epoch {p.best_epoch}"
-        self.journal.say(f"done: {best}, in {self.folder / 'best'}")
+        self.logger.info(f"done: {best}, in {self.folder / 'best'}")
 
     def _stands_still(self) -> bool:
         """Early stopping: the score has not risen for as long as is configured."""
         patience = self.settings.validation.patience
-        return patience is not None and self.progress.waiting >= patience
+        return patience is not None and self.state.waiting >= patience
 
     def _epoch(self, interrupt: Interrupt) -> None:
-        s, p = self.settings, self.progress
+        s, p = self.settings, self.state
         self._enter_epoch()
         steps = self._plan()
         first, captions, inside = p.position, 0, 0.0
-        bar = ProgressBar(total=len(steps), plain_every=100) if self.team.leads else None
+        bar = ProgressBar(total=len(steps), plain_every=100) if self.world.is_main else None
         began = time.monotonic()
         try:
             for step_plan, grid in self._batches(steps[first:], first):
@@ -156,7 +156,7 @@ class Loop:
                     self._log(len(steps))
                 if p.position % s.accumulate and p.position < len(steps):
                     continue  # gradients are pending, which a checkpoint doesn't hold
-                if self.team.any(interrupt.asked):
+                if self.world.any(interrupt.asked):
                     self._save()
                     raise CaptionerError(
                         f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
@@ -166,9 +166,9 @@ class Loop:
         finally:
             if bar:
                 bar.clear()
-        rate = captions * self.team.size / max(spent, 1e-9) if captions else 0.0
+        rate = captions * self.world.size / max(spent, 1e-9) if captions else 0.0
         outside = 1 - inside / spent if captions else 0.0  # not in forward, backward and optimiser
-        self.journal.timing(
+        self.logger.timing(
             epoch=p.epoch + 1,
             steps=len(steps) - first,
             seconds=round(spent, 2) if captions else 0.0,
@@ -176,21 +176,21 @@ class Loop:
             outside_share=round(outside, 4),
         )
         if captions:
-            self.journal.say(f"epoch {p.epoch + 1}: {duration(spent)}, {rate:.0f} captions/s")
+            self.logger.info(f"epoch {p.epoch + 1}: {duration(spent)}, {rate:.0f} captions/s")
 
     # --- one batch -----------------------------------------------------------------------------------
 
     def _step(self, step_plan: StepPlan, grid: Tensor, steps: int) -> float:
         """Loss, gradients and, when enough have been added up, the optimiser's step."""
-        s, p = self.settings, self.progress
-        self.generator.manual_seed(_seed(self.config.seed, p.epoch, p.position, self.team.rank))
+        s, p = self.settings, self.state
+        self.generator.manual_seed(_seed(self.config.seed, p.epoch, p.position, self.world.rank))
         rate = self._set_rate(steps)
         moves = (p.position + 1) % s.accumulate == 0 or p.position + 1 == steps
-        held = nullcontext() if moves or self.team.size == 1 else self.reader.no_sync()  # type: ignore[operator]
+        held = nullcontext() if moves or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
         with held:
             total = self._critical_loss(step_plan, grid) if self.critic else self._loss(step_plan, grid)
             self.scaler.scale(total * self._share(step_plan) / s.accumulate).backward()  # type: ignore[no-untyped-call]
-        value = float(self.team.total(total.detach())) / self.team.size
+        value = float(self.world.total(total.detach())) / self.world.size
         self._check("loss", value, rate)
         if moves:
             self.scaler.unscale_(self.optimizer)
@@ -202,7 +202,7 @@ class Loop:
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad(set_to_none=True)
-            self.average.update(p.step)
+            self.ema.update(p.step)
         p.step += 1
         p.position += 1
         p.stage_steps += self.critic is not None
@@ -214,10 +214,10 @@ class Loop:
         size, whole = step_plan.captions.size, s.images * s.captions
         if self.critic:
             size, whole = len(step_plan.images), s.images
-        return min(1.0, size * self.team.size / whole)
+        return min(1.0, size * self.world.size / whole)
 
     def _check(self, what: str, value: float, rate: float) -> None:
-        p = self.progress
+        p = self.state
         if not math.isfinite(value):
             raise CaptionerError(
                 f"the {what} became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
@@ -226,7 +226,7 @@ class Loop:
 
     def _loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
         """Teacher forcing: the soft or the hard objective."""
-        s, p, hard = self.settings, self.progress, self.settings.hard
+        s, p, hard = self.settings, self.state, self.settings.hard
         sampling = s.scheduled_sampling
         own_words = min(sampling.maximum, max(0, p.epoch - sampling.start_epoch + 1) * sampling.increase)
         sentences = [[self.setup.corpus.caption(c) for c in row] for row in step_plan.captions]
@@ -241,7 +241,7 @@ class Loop:
             entropy=hard.entropy,
             baseline=p.baseline or 0.0,
         )
-        said, words = self.team.total(found.sampled).tolist()
+        said, words = self.world.total(found.sampled).tolist()
         if words:
             decay = hard.baseline if p.baseline is not None else 0.0
             p.baseline = decay * (p.baseline or 0.0) + (1 - decay) * said / words
@@ -253,7 +253,7 @@ class Loop:
     def _critical_loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
         """Self-critical: captions sampled, rewarded, and read again with gradients, from the same annotations."""
         assert self.critic is not None
-        grid = grid.to(self.team.device)
+        grid = grid.to(self.world.device)
         self.network.eval()
         chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
         with self._autocast():
@@ -265,53 +265,55 @@ class Loop:
         return self.critic.loss(reading, drawn, self.settings.hard.reward)
 
     def _read(self, grid: Tensor, sentences: Any, **how: Any) -> Reading:
-        device = self.team.device
+        device = self.world.device
         batch = [torch.from_numpy(x).to(device) for x in tensors(sentences, self.vocabulary)]
         with self._autocast():
-            reading: Reading = self.reader(grid.to(device), *batch, generator=self.generator, **how)
+            reading: Reading = self.forward_pass(grid.to(device), *batch, generator=self.generator, **how)
         return replace(reading, logits=reading.logits.float(), alpha=reading.alpha.float())
 
     def _autocast(self) -> AbstractContextManager[Any]:
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
-        return torch.autocast(self.team.device.type, dtype=kind) if kind else nullcontext()
+        return torch.autocast(self.world.device.type, dtype=kind) if kind else nullcontext()
 
     def _sampled_rows(self, shape: tuple[int, ...]) -> Tensor | None:
         """Hard attention: which captions look at sampled places; the others use the expectation."""
         if not self.network.decoder.hard:
             return None
-        draws = torch.rand(shape, generator=self.generator, device=self.team.device)
+        draws = torch.rand(shape, generator=self.generator, device=self.world.device)
         return draws >= self.settings.hard.expected
 
     # --- what surrounds a batch ----------------------------------------------------------------------
 
     def _enter_epoch(self) -> None:
         """What changes from epoch to epoch: does the tail learn, has the self-critical stage begun."""
-        s, p = self.settings, self.progress
+        s, p = self.settings, self.state
         for parameter in self.setup.tail:
             parameter.requires_grad_(p.epoch >= s.tune.start_epoch)
         if s.scst and p.epoch >= s.scst.start_epoch and self.critic is None:
             self.critic = SelfCritical(s.scst, self.network.decoder, self.vocabulary, self.setup.corpus)
-        self.reader: nn.Module = Reader(self.network)
+        self.forward_pass: nn.Module = ForwardPass(self.network)
         if s.compile:
-            self.reader = torch.compile(self.reader, dynamic=True)  # type: ignore[assignment]
-        if self.team.size > 1:
-            self.reader = DistributedDataParallel(self.reader, broadcast_buffers=False)  # none of them ever changes
+            self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]
+        if self.world.size > 1:
+            self.forward_pass = DistributedDataParallel(
+                self.forward_pass, broadcast_buffers=False
+            )  # none of them ever changes
 
     def _plan(self) -> list[StepPlan]:
         s = self.settings
-        how = {"images": s.images, "captions": s.captions, "seed": self.config.seed, "world": self.team.size}
+        how = {"images": s.images, "captions": s.captions, "seed": self.config.seed, "world": self.world.size}
         least = self.critic.settings.references if self.critic else 1
-        steps = plan(self.setup.corpus, epoch=self.progress.epoch, least=least, **how)
+        steps = plan(self.setup.corpus, epoch=self.state.epoch, least=least, **how)
         if not steps:
             raise CaptionerError(f"no training image has {least} captions (training.scst.references)")
         return steps
 
     def _batches(self, steps: list[StepPlan], first: int) -> Iterator[tuple[StepPlan, Tensor]]:
         """This process's share of each step and its grids, read one step ahead."""
-        epoch, rank = self.progress.epoch, self.team.rank
+        epoch, rank = self.state.epoch, self.world.rank
 
         def fetch(i: int) -> tuple[StepPlan, Tensor]:
-            mine = steps[i].share(rank, self.team.size)
+            mine = steps[i].share(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
             return mine, self.setup.train_grids(mine.images, rng)
 
@@ -324,7 +326,7 @@ class Loop:
                 yield now.result()
 
     def _set_rate(self, steps: int) -> float:
-        s, p = self.settings, self.progress
+        s, p = self.settings, self.state
         if self.critic:
             rate = schedule.self_critical_rate(s, p.stage_steps)
         else:
@@ -336,11 +338,11 @@ class Loop:
         return rate
 
     def _validate(self) -> None:
-        s, p = self.settings.validation, self.progress
+        s, p = self.settings.validation, self.state
         began = time.monotonic()
-        with self.average.swapped_in():
-            backend = TorchBackend(self.network, self.vocabulary, self.team.device)
-            found = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.team)
+        with self.ema.swapped_in():
+            backend = TorchBackend(self.network, self.vocabulary, self.world.device)
+            found = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.world)
             now = found.scores[s.score]
             if now > p.best:
                 p.best, p.best_epoch, p.waiting = now, p.epoch, 0
@@ -350,18 +352,18 @@ class Loop:
                 p.plateaus += p.waiting % (self.settings.schedule.patience + 1) == 0
         line = ", ".join(f"{name} {value:.1f}" for name, value in found.scores.items())
         mark = " (best)" if p.waiting == 0 else ""
-        self.journal.say(f"epoch {p.epoch}: {line}{mark}, {time.monotonic() - began:.0f} s")
-        self.journal.metrics(p.step, epoch=p.epoch, validation=found.scores)
-        self.journal.samples(p.step, self.setup.val_set, found.samples, backend)
+        self.logger.info(f"epoch {p.epoch}: {line}{mark}, {time.monotonic() - began:.0f} s")
+        self.logger.metrics(p.step, epoch=p.epoch, validation=found.scores)
+        self.logger.samples(p.step, self.setup.val_set, found.samples, backend)
 
     def _add(self, **values: float) -> None:
         for name, value in values.items():
-            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + value
+            self.state.sums[name] = self.state.sums.get(name, 0.0) + value
 
     def _log(self, steps: int) -> None:
         """A line of metrics: means since the last one, over all processes."""
-        p = self.progress
-        sums, p.sums = self.team.totals(p.sums), {}
+        p = self.state
+        sums, p.sums = self.world.totals(p.sums), {}
         row: dict[str, float] = {
             "epoch": round(p.epoch + p.position / steps, 4),
             "rate": self.optimizer.param_groups[0]["lr"],
@@ -374,10 +376,10 @@ class Loop:
         row |= {name: value / count for name, value in sums.items()}
         if p.baseline is not None:
             row["baseline"] = p.baseline
-        self.journal.metrics(p.step, **row)
+        self.logger.metrics(p.step, **row)
 
     def _save(self) -> None:
-        self.keeper.save(self.progress)
+        self.keeper.save(self.state)
 
 
 def _seed(*parts: int) -> int:

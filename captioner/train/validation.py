@@ -14,7 +14,7 @@ from captioner.inference.search import Hypothesis, SearchOptions, search
 from captioner.inference.torch_backend import TorchBackend
 from captioner.metrics.text_scores import score
 from captioner.train.config import ValidationSettings
-from captioner.train.distributed import Team
+from captioner.train.distributed import World
 from captioner.train.grids import Grids
 
 
@@ -38,10 +38,10 @@ def options(settings: ValidationSettings) -> SearchOptions:
 
 
 def validate(
-    backend: TorchBackend, data: CaptionSet, grids: Grids, settings: ValidationSettings, team: Team
+    backend: TorchBackend, data: CaptionSet, grids: Grids, settings: ValidationSettings, world: World
 ) -> Validated:
-    """Caption every image of `data` once, the work shared out over the team; everyone gets the result."""
-    mine = np.arange(team.rank, len(data), team.size)
+    """Caption every image of `data` once, the work shared out over the world; everyone gets the result."""
+    mine = np.arange(world.rank, len(data), world.size)
     found: list[tuple[int, str]] = []
     samples: list[tuple[int, Hypothesis]] = []
     for start in range(0, len(mine), settings.batch):
@@ -50,10 +50,10 @@ def validate(
             found.append((int(position), backend.vocabulary.decode(hypothesis.words)))
             if position < settings.samples:
                 samples.append((int(position), hypothesis))
-    captions = dict(pair for part in team.gather(found) for pair in part)
+    captions = dict(pair for part in world.gather(found) for pair in part)
     ordered = [captions[i] for i in range(len(data))]
-    shown = sorted((pair for part in team.gather(samples) for pair in part), key=lambda pair: pair[0])
-    scores = team.gather(_scores(data, ordered) if team.leads else {})[0]
+    shown = sorted((pair for part in world.gather(samples) for pair in part), key=lambda pair: pair[0])
+    scores = world.gather(_scores(data, ordered) if world.is_main else {})[0]
     return Validated(scores, ordered, [h for _, h in shown])
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from captioner.train import checkpoint
-from captioner.train.distributed import Team, join
+from captioner.train.distributed import World, join
 from captioner.train.start import start
 from tests.train import child_process, tiny_run
 
@@ -75,18 +75,18 @@ LEARN_AND_TELL = """
 import os
 import sys
 from pathlib import Path
-from captioner.train.trainer import Loop
+from captioner.train.trainer import Trainer
 from captioner.train.start import start
 
 told = Path(sys.argv[2]) / ("rank" + os.environ["RANK"])
-real = Loop.go
+real = Trainer.run
 
 def go(self, interrupt):
     real(self, interrupt)
     sums = {name: float(p.detach().double().sum()) for name, p in self.setup.learnt.items()}
     told.write_text(repr(sums))
 
-Loop.go = go
+Trainer.run = go
 start(Path(sys.argv[1]), folder=Path(sys.argv[2]), device="cpu")
 told.with_suffix(".threads").write_text(" ".join(p.read_text() for p in Path("/proc/self/task").glob("*/comm")))
 """
@@ -136,8 +136,8 @@ def free_port() -> int:
 def in_a_team(function: Any, size: int, *args: Any, log: Path) -> None:
     """Run a function in several processes that find each other as torchrun's do."""
     port = free_port()
-    team = [child_process.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
-    for member in team:
+    world = [child_process.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
+    for member in world:
         member.join(200)
         assert member.exitcode == 0, log.read_text()
 
@@ -150,19 +150,19 @@ def _member(function: Any, rank: int, size: int, port: int, args: tuple[Any, ...
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-    with join("cpu") as team:
-        function(team, *args)
+    with join("cpu") as world:
+        function(world, *args)
 
 
-def add_up(team: Team, folder: Path) -> None:
-    assert team.leads == (team.rank == 0)
-    assert team.total(torch.tensor([team.rank + 1.0, 10.0])).tolist() == [6.0, 30.0]
-    assert team.totals({"b": team.rank, "a": 0.5}) == {"a": 1.5, "b": 3.0}
-    assert team.gather({"rank": team.rank}) == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
-    assert team.any(team.rank == 2)
-    assert not team.any(False)
-    (folder / str(team.rank)).touch()
-    team.wait()
+def add_up(world: World, folder: Path) -> None:
+    assert world.is_main == (world.rank == 0)
+    assert world.total(torch.tensor([world.rank + 1.0, 10.0])).tolist() == [6.0, 30.0]
+    assert world.totals({"b": world.rank, "a": 0.5}) == {"a": 1.5, "b": 3.0}
+    assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
+    assert world.any(world.rank == 2)
+    assert not world.any(False)
+    (folder / str(world.rank)).touch()
+    world.wait()
     assert len(list(folder.iterdir())) == 3
 
 
@@ -172,16 +172,16 @@ def test_a_team_adds_gathers_and_waits(tmp_path: Path) -> None:
 
 
 def test_alone_nothing_needs_a_process_group() -> None:
-    with join("cpu") as team:
-        assert (team.rank, team.size, team.leads) == (0, 1, True)
-        assert team.totals({"a": 2.0}) == {"a": 2.0}
-        assert team.gather(3) == [3]
-        assert team.any(True)
-        team.wait()
+    with join("cpu") as world:
+        assert (world.rank, world.size, world.is_main) == (0, 1, True)
+        assert world.totals({"a": 2.0}) == {"a": 2.0}
+        assert world.gather(3) == [3]
+        assert world.any(True)
+        world.wait()
     assert not torch.distributed.is_initialized()
 
 
-def validate_apart(team: Team, data: Path, alone: Path) -> None:
+def validate_apart(world: World, data: Path, alone: Path) -> None:
     """The shared validation of some weights against one process's, caption by caption."""
     from captioner.inference.torch_backend import TorchBackend
     from captioner.train.setup import prepare
@@ -190,14 +190,14 @@ def validate_apart(team: Team, data: Path, alone: Path) -> None:
     torch.manual_seed(0)
     swapped = {"data__train": [{"captions": "captions_val.json"}], "data__val": [{"captions": "captions_train.json"}]}
     config = tiny_run.config(data, **swapped)
-    setup = prepare(config, team)
+    setup = prepare(config, world)
     with torch.no_grad():
         for parameter in setup.network.decoder.parameters():
             parameter.mul_(4)  # captions that differ from image to image
     backend = TorchBackend(setup.network, setup.vocabulary)
     settings = config.training.validation.model_copy(update={"samples": 3, "batch": 3})
-    shared = validate(backend, setup.val_set, setup.val_grids, settings, team)
-    single = validate(backend, setup.val_set, setup.val_grids, settings, Team(0, 1, torch.device("cpu")))
+    shared = validate(backend, setup.val_set, setup.val_grids, settings, world)
+    single = validate(backend, setup.val_set, setup.val_grids, settings, World(0, 1, torch.device("cpu")))
     assert shared.captions == single.captions
     assert len(set(shared.captions)) > 1
     assert shared.scores == single.scores

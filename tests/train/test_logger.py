@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from captioner.train.logger import Journal
+from captioner.train.logger import Logger
 
 LINES = [
     {"step": 5, "loss": 1.0},
@@ -26,15 +26,15 @@ def test_lines_that_come_again_are_dropped(step: int, validated: bool, kept: int
     file = tmp_path / "metrics.jsonl"
     text = "".join(json.dumps(line) + "\n" for line in LINES)
     file.write_text(text + '{"step": 2, "lo')  # a line that a kill cut short
-    Journal(tmp_path, step, validated=validated, writes=True).close()
+    Logger(tmp_path, step, validated=validated, writes=True).close()
     assert file.read_text() == "".join(json.dumps(line) + "\n" for line in LINES[:kept])
 
 
 def test_only_the_leader_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    journal = Journal(tmp_path, 0, validated=True, writes=False)
-    journal.metrics(1, loss=1.0)
-    journal.timing(epoch=1)
-    journal.say("something")
-    journal.close()
+    logger = Logger(tmp_path, 0, validated=True, writes=False)
+    logger.metrics(1, loss=1.0)
+    logger.timing(epoch=1)
+    logger.info("something")
+    logger.close()
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == ""

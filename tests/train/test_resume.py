@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSI
 # In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
 # between checkpoints, with the validation written down but not saved, and right after that was saved.
 DEATHS = [
-    KillAt("captioner.train.trainer:Loop._step", 2),
+    KillAt("captioner.train.trainer:Trainer._step", 2),
     KillAt("captioner.files.atomic:os.fsync", 2, after=False),
     KillAt("captioner.train.checkpoint:write", 1),
-    KillAt("captioner.train.trainer:Loop._step", 3),
-    KillAt("captioner.train.logger:Journal.metrics", 2),
-    KillAt("captioner.train.trainer:Loop._validate", 1),
-    KillAt("captioner.train.trainer:Loop._save", 1),
+    KillAt("captioner.train.trainer:Trainer._step", 3),
+    KillAt("captioner.train.logger:Logger.metrics", 2),
+    KillAt("captioner.train.trainer:Trainer._validate", 1),
+    KillAt("captioner.train.trainer:Trainer._save", 1),
 ]
 KINDS: dict[str, dict[str, Any]] = {
     "soft": {"training__accumulate": 2, "training__schedule": {"name": "plateau", "warmup": 2, "patience": 0}},
@@ -75,7 +75,8 @@ def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
     assert child_process.run(child_process.train, config, tmp_path / "run") == 0
     first = tmp_path / "first"
     assert (
-        child_process.run(child_process.train, config, first, kill=KillAt("captioner.train.trainer:Loop._step", 1)) != 0
+        child_process.run(child_process.train, config, first, kill=KillAt("captioner.train.trainer:Trainer._step", 1))
+        != 0
     )
     began, _ = checkpoint.read(first / "last.safetensors")
     ended, state = checkpoint.read(tmp_path / "run" / "last.safetensors")
@@ -152,18 +153,18 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
     """From the sixth step on, no file may grow as large as a checkpoint is."""
     import resource
 
-    from captioner.train.trainer import Loop
+    from captioner.train.trainer import Trainer
 
-    real = Loop._step
+    real = Trainer._step
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes fail with an error, as on a full disk
 
-    def step(self: Loop, *args: Any) -> float:
+    def step(self: Trainer, *args: Any) -> float:
         value = real(self, *args)
-        if self.progress.step == 6:
+        if self.state.step == 6:
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         return value
 
-    Loop._step = step  # type: ignore[method-assign]
+    Trainer._step = step  # type: ignore[method-assign]
     child_process.train(config, run)
 
 

@@ -254,23 +254,23 @@ def test_the_reward_is_the_weighted_sum_of_scores() -> None:
 
 def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Captions are drawn from, and read with, the same annotations, and gradients go through them to the tail."""
-    from captioner.train.trainer import Loop
+    from captioner.train.trainer import Trainer
 
     calls = [0]
-    real, real_loss = Encoder.tail, Loop._critical_loss
+    real, real_loss = Encoder.tail, Trainer._critical_loss
 
     def spy(self: Encoder, grid: Tensor) -> Tensor:
         calls[-1] += 1
         return real(self, grid)
 
-    def spy_loss(self: Loop, *args: Any) -> Tensor:
+    def spy_loss(self: Trainer, *args: Any) -> Tensor:
         calls.append(0)
         found = real_loss(self, *args)
         calls.append(0)  # validation's go here
         return found
 
     monkeypatch.setattr(Encoder, "tail", spy)
-    monkeypatch.setattr(Loop, "_critical_loss", spy_loss)
+    monkeypatch.setattr(Trainer, "_critical_loss", spy_loss)
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
@@ -297,21 +297,21 @@ def test_missing_files_of_meteor_are_told_before_the_first_epoch(
 def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
     dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from captioner.train.trainer import Loop
+    from captioner.train.trainer import Trainer
 
     modes: list[bool] = []
     drawing: list[bool] = []
-    real, real_draw = Loop._read, SelfCritical.draw
+    real, real_draw = Trainer._read, SelfCritical.draw
 
     def spy_draw(self: SelfCritical, *args: Any) -> Draws:
         drawing.append(self.decoder.training)
         return real_draw(self, *args)
 
-    def spy(self: Loop, *args: Any, **how: Any) -> Any:
+    def spy(self: Trainer, *args: Any, **how: Any) -> Any:
         modes.append(self.network.decoder.training)
         return real(self, *args, **how)
 
-    monkeypatch.setattr(Loop, "_read", spy)
+    monkeypatch.setattr(Trainer, "_read", spy)
     monkeypatch.setattr(SelfCritical, "draw", spy_draw)
     scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": dropout}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)

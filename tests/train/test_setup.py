@@ -15,12 +15,12 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.export.run_bundle import check_parity, export_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
-from captioner.train.distributed import Team
+from captioner.train.distributed import World
 from captioner.train.setup import prepare
 from captioner.train.start import encode, start
 from tests.train import tiny_run
 
-ALONE = Team(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 TAIL = {"encoder__tail": "stage3", "training__tune": {"start_epoch": 0, "learning_rate": 1.0}}
 
 

@@ -20,15 +20,15 @@ from captioner.train import checkpoint
 from captioner.train import precision as precision_module
 from captioner.train import trainer as loops
 from captioner.train.corpus import StepPlan
-from captioner.train.distributed import Team
-from captioner.train.ema import Average
+from captioner.train.distributed import World
+from captioner.train.ema import EMA
 from captioner.train.precision import works_on_cpu
 from captioner.train.setup import make_optimizer, prepare
 from captioner.train.start import start
-from captioner.train.trainer import Loop
+from captioner.train.trainer import Trainer
 from tests.train import tiny_run
 
-ALONE = Team(0, 1, torch.device("cpu"))
+ALONE = World(0, 1, torch.device("cpu"))
 NO_DROPOUT = {"model__dropout": 0.0}
 STEADY = {"training__schedule": {"name": "constant", "warmup": 0}}
 
@@ -140,16 +140,16 @@ def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: P
 def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
     what: str, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Loop._loss
+    real = Trainer._loss
 
-    def poisoned(self: Loop, *args: Any) -> Tensor:
+    def poisoned(self: Trainer, *args: Any) -> Tensor:
         total = real(self, *args)
-        if self.progress.step == 5:
+        if self.state.step == 5:
             zero = next(iter(self.setup.learnt.values())).sum() * 0
             total = total * math.nan if what == "loss" else total + torch.sqrt(zero)  # whose slope at 0 is infinite
         return total
 
-    monkeypatch.setattr(Loop, "_loss", poisoned)
+    monkeypatch.setattr(Trainer, "_loss", poisoned)
     folder = tmp_path / "run"
     with pytest.raises(CaptionerError, match=rf"the {what} became nan at step 5 \(epoch 2, learning rate ") as raised:
         run(shapes, folder, training__checkpoint_every=1)
@@ -159,7 +159,7 @@ def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
 
 
-def test_a_journal_that_can_t_be_written_stops_with_the_last_good_checkpoint(
+def test_a_metrics_file_that_can_t_be_written_stops_with_the_last_good_checkpoint(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, row: Any) -> None:
@@ -173,13 +173,13 @@ def test_a_journal_that_can_t_be_written_stops_with_the_last_good_checkpoint(
 
 def test_resident_memory_stays_flat_over_epochs(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = Loop._validate
+    real = Trainer._validate
 
-    def measured(self: Loop) -> None:
+    def measured(self: Trainer) -> None:
         real(self)
         sizes.append(psutil.Process().memory_info().rss)
 
-    monkeypatch.setattr(Loop, "_validate", measured)
+    monkeypatch.setattr(Trainer, "_validate", measured)
     run(shapes, tmp_path / "run", training__epochs=14)
     assert sizes[-1] - sizes[3] < 4e6, [round(size / 1e6, 1) for size in sizes]
 
@@ -219,7 +219,7 @@ def test_the_gradient_is_clipped_to_the_configured_norm(shapes: Path, tmp_path: 
 
 def test_captions_weigh_the_same_in_steps_large_and_small(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.config(shapes, training__images=4, training__captions=4)
-    found = Loop(config, made(tmp_path / "run"), ALONE, False)
+    found = Trainer(config, made(tmp_path / "run"), ALONE, False)
     shares = {}
     for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
         step = StepPlan(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
@@ -285,13 +285,13 @@ def test_the_baseline_is_the_moving_average_of_sampled_words(
 
 def test_scheduled_sampling_grows_epoch_by_epoch(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chances: list[float] = []
-    real = Loop._read
+    real = Trainer._read
 
-    def spy(self: Loop, *args: Any, **how: Any) -> Any:
+    def spy(self: Trainer, *args: Any, **how: Any) -> Any:
         chances.append(how["own_words"])
         return real(self, *args, **how)
 
-    monkeypatch.setattr(Loop, "_read", spy)
+    monkeypatch.setattr(Trainer, "_read", spy)
     sampling = {"start_epoch": 1, "increase": 0.2, "maximum": 0.3}
     run(shapes, tmp_path / "run", training__epochs=3, training__images=16, training__scheduled_sampling=sampling)
     assert chances == pytest.approx([0, 0.2, 0.3])
@@ -438,7 +438,7 @@ def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(torch, "compile", spy)
     run(shapes, tmp_path / "run", training__epochs=1, training__compile=True)
-    assert [type(module) for module in compiled] == [loops.Reader]
+    assert [type(module) for module in compiled] == [loops.ForwardPass]
 
 
 def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
@@ -455,7 +455,7 @@ def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
 
 def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path) -> None:
     setup = prepare(tiny_run.config(shapes), ALONE)
-    average = Average(setup, 0.5)
+    average = EMA(setup, 0.5)
     name, weight = next(iter(setup.learnt.items()))
     with torch.no_grad():
         weight.fill_(2.0)
@@ -468,7 +468,7 @@ def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path
     with average.swapped_in():
         assert float(weight.detach().mean()) == 1.5
     assert float(weight.detach().mean()) == 2.0
-    assert Average(setup, None).tensors == {}
+    assert EMA(setup, None).tensors == {}
 
 
 def test_the_best_model_is_the_average(shapes: Path, tmp_path: Path) -> None:
