@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from captioner.cli.options import asked, model_options, search_options
-from captioner.errors import CaptionerError
 from captioner.progress import ProgressBar
 
 
@@ -65,81 +63,50 @@ def command(
     input, one a line. Captions come in the order of the pictures, each as soon as it is ready. A picture that
     cannot be read is named on standard error; the rest are captioned, and the exit code is 1.
     """
-    from captioner.captioning import Captioner
+    from captioner.captioning import Captioner, Failure
     from captioner.images import inputs
     from captioner.inference.search.constraints import knows
-    from captioner.writers import caption_files as outputs
+    from captioner.writers.caption_outputs import CaptionOutputs
 
-    warnings.filterwarnings("ignore", module="PIL")  # on broken EXIF and the like, which do no harm
+    warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and output is None and not sidecar:
-        raise click.UsageError("--resume needs --output or --sidecar, to see what is done")
+        raise click.UsageError("--resume needs --output or --sidecar, to see which pictures are finished")
     if words and form != "jsonl":
         raise click.UsageError("--words needs --format jsonl")
     options = asked(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
-    captioner.options(**options)  # a wrong one is told before anything is written
+    captioner.options(**options)  # reports a wrong option before anything is written
     for word in options.get("forbidden", ()):
         if not knows(captioner.backend.vocabulary, word):
-            click.echo(f"note: the model does not know {word!r} and never says it", err=True)
-
-    everything = list(found) if form == "coco" or found.coming is None else None
-    with _told_of(output):
-        writer, done = outputs.open_output(output, form, everything, words=words, resume=resume)
-    if isinstance(writer, outputs.Coco) and writer.ids is None:
-        click.echo("note: not every name has a number of its own, so images are numbered as they come", err=True)
-    writers = [writer, outputs.Sidecars()] if sidecar else [writer]
-
-    def wanted(name: str) -> bool:
-        there = output is not None and name in done
-        beside = outputs.sidecar(name)
-        written = sidecar and beside.is_file() and beside != Path(name)
-        return not resume or not ((there or output is None) and (written or not sidecar))
-
-    names: Iterable[str] = filter(wanted, found)
-    if everything is not None:
-        names = [name for name in everything if wanted(name)]
-    with _told_of(output):
-        return _write(captioner, names, writers, found.problems, batch=batch, pixel_limit=pixel_limit, **options)
-
-
-@contextmanager
-def _told_of(output: Path | None) -> Iterator[None]:
-    """A full disk is told with the file and how to go on; of standard output the reader may have left."""
-    try:
-        yield
-    except OSError as error:
-        if output is None:
-            raise
-        raise CaptionerError(
-            f"{output}: cannot be written ({error.strerror}); --resume goes on where it stopped"
-        ) from None
-
-
-def _write(captioner: Any, names: Iterable[str], writers: list[Any], problems: list[str], **options: Any) -> int:
-    """Caption and write; the exit code."""
-    from captioner.captioning import Failure
-
-    for problem in problems:
+            click.echo(f"note: --forbid {word}: the model does not know this word and never uses it", err=True)
+    for problem in found.problems:
         click.echo(f"captioner: {problem}", err=True)
-    failed = len(problems)
-    progress = ProgressBar("captioning", total=len(names) if isinstance(names, list) else None)
-    try:
-        for result in captioner.stream(names, **options):
-            reason = result.reason if isinstance(result, Failure) else None
+    failures = len(found.problems)
+
+    # COCO results need all names at once; a list on standard input is otherwise captioned while it is still written.
+    names: Iterable[str] = list(found) if form == "coco" or found.coming is None else found
+    all_names = names if isinstance(names, list) else None
+    with (
+        CaptionOutputs(output, form, all_names, words=words, resume=resume, sidecars=sidecar) as outputs,
+        ProgressBar("captioning") as progress,
+    ):
+        if outputs.numbers_images:
+            click.echo("note: the file names give no unique ids, so the images are numbered 1, 2, 3, ...", err=True)
+        if all_names is not None:
+            names = [name for name in all_names if not outputs.is_finished(name)]
+            progress.total = len(names)
+        else:
+            names = (name for name in names if not outputs.is_finished(name))
+        for result in captioner.stream(names, batch=batch, pixel_limit=pixel_limit, **options):
             progress.clear()
-            if not isinstance(result, Failure):
-                try:
-                    for writer in writers:
-                        writer.write(result.picture.name, result)
-                except CaptionerError as error:
-                    reason = str(error)
+            if isinstance(result, Failure):
+                reason: str | None = result.reason
+            else:
+                assert result.picture is not None
+                reason = outputs.write(result.picture.name, result)
             if reason is not None:
-                failed += 1
+                failures += 1
                 click.echo(f"captioner: {reason}", err=True)
             progress.advance()
-    finally:
-        progress.clear()
-        for writer in writers:
-            writer.close()
-    return 1 if failed else 0
+    return 1 if failures else 0

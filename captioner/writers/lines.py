@@ -1,0 +1,118 @@
+"""Captions as lines of text, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from captioner.caption import Caption, Word
+from captioner.errors import UsageError
+
+LineFormat = Literal["text", "jsonl", "csv"]
+COLUMNS = ("image", "rank", "caption", "score", "log_probability")
+
+
+class LineWriter:
+    """Writes one line per caption; JSON has one line per picture, with its alternatives inside."""
+
+    def __init__(self, file: TextIO, format: LineFormat, *, words: bool = False, append: bool = False) -> None:
+        """`append`: the file already has its first lines. `words`: JSON lines have the values of each word."""
+        self._file, self._format, self._words = file, format, words
+        if format == "csv" and not append:
+            self._write(_csv([COLUMNS]))
+
+    def write(self, name: str, caption: Caption) -> None:
+        captions = (caption, *caption.alternatives)
+        if self._format == "text":
+            self._write("".join(f"{_escape(name)}\t{one.text}\n" for one in captions))
+        elif self._format == "csv":
+            self._write(_csv((name, rank, one.text, *_scores(one).values()) for rank, one in enumerate(captions, 1)))
+        else:
+            self._write(json.dumps(record(name, caption, words=self._words), ensure_ascii=False) + "\n")
+
+    def _write(self, text: str) -> None:
+        self._file.write(text)
+        self._file.flush()
+
+    def close(self) -> None:
+        close(self._file)
+
+
+def record(name: str, caption: Caption, *, words: bool = False) -> dict[str, Any]:
+    """A caption as a JSON object."""
+    values: dict[str, Any] = {"image": name, "caption": caption.text, **_scores(caption)}
+    if words:
+        values["words"] = [_word(word) for word in caption.words]
+        values["end"] = _word(caption.end) if caption.end else None
+    if caption.alternatives:
+        values["alternatives"] = [{"caption": other.text, **_scores(other)} for other in caption.alternatives]
+    return values
+
+
+def finished_names(path: Path, format: LineFormat) -> set[str]:
+    """The images whose captions an earlier run wrote to this file. An incomplete last line is removed."""
+    if not path.exists():
+        return set()
+    data = path.read_bytes()
+    complete = data[: data.rfind(b"\n") + 1]
+    text = complete.decode("utf-8", errors="surrogateescape")
+    try:
+        names = _names(text, format)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path}: cannot resume, because this is not a {format} file of `captioner caption` ({error}); "
+            "choose another --output"
+        ) from None
+    if len(complete) < len(data):
+        os.truncate(path, len(complete))
+    return names
+
+
+def close(file: TextIO) -> None:
+    """Close a file; standard output stays open."""
+    if file is sys.stdout:
+        file.flush()
+    else:
+        file.close()
+
+
+def _names(text: str, format: LineFormat) -> set[str]:
+    if format == "text":
+        return {_unescape(line.split("\t")[0]) for line in text.split("\n") if "\t" in line}
+    if format == "jsonl":
+        return {str(json.loads(line)["image"]) for line in text.split("\n")[:-1]}
+    rows = list(csv.reader(io.StringIO(text)))
+    if rows and tuple(rows[0]) != COLUMNS:
+        raise ValueError(f"its columns are {', '.join(rows[0])}")
+    return {row[0] for row in rows[1:]}
+
+
+def _scores(caption: Caption) -> dict[str, float]:
+    return {"score": round(caption.score, 6), "log_probability": round(caption.log_probability, 6)}
+
+
+def _word(word: Word) -> dict[str, Any]:
+    values: dict[str, Any] = {"text": word.text, "log_probability": round(word.log_probability, 6)}
+    values |= {"gate": round(word.gate, 6), "entropy": round(word.entropy, 6)}
+    return values | ({"cell": list(word.cell)} if word.cell else {})
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(rows)
+    return table.getvalue()
+
+
+def _escape(name: str) -> str:
+    return name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+def _unescape(name: str) -> str:
+    return re.sub(r"\\(.)", lambda match: {"t": "\t", "n": "\n"}.get(match[1], match[1]), name)
