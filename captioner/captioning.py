@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
@@ -20,14 +20,14 @@ import numpy as np
 
 from captioner.bundle import storage as bundles
 from captioner.bundle.manifest import Manifest
-from captioner.caption import Caption, Word
+from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images.reading import PIXEL_LIMIT, ImageSource, Picture, Pixels, load
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
-from captioner.inference.search import Hypothesis, SearchOptions, force, search
+from captioner.inference.search import SearchOptions, caption_of, force, search
 from captioner.inference.search.constraints import Constraints
-from captioner.text.vocabulary import UNK, Vocabulary
+from captioner.options import check_names
 
 BackendName = Literal["auto", "onnx", "int8", "torch"]
 BATCH = 32  # pictures searched together: large enough for the matrix products, small enough to come soon
@@ -115,15 +115,7 @@ class Captioner:
 
             # Threads that each run a graph of their own get more done than a graph that is run by all of them.
             ready, workers = OnnxBackend(bundle, threads=1, int8=backend == "int8"), threads or processors()
-        decoding = bundle.manifest.decoding
-        defaults = SearchOptions(
-            beam=decoding.beam,
-            length_power=decoding.length_power,
-            max_length=decoding.max_length,
-            repeat_penalty=decoding.repeat_penalty,
-            look=decoding.look if bundle.manifest.attention == "hard" else None,
-        )
-        return cls(ready, defaults, bundle.manifest, threads=workers)
+        return cls(ready, bundle.manifest.decoding, bundle.manifest, threads=workers)
 
     @overload
     def __call__(self, source: ImageSource, *, pixel_limit: int = ..., **options: Any) -> Caption: ...
@@ -177,16 +169,7 @@ class Captioner:
 
         Words that must occur may be given as "cat|kitten": one of them.
         """
-        names = [field.name for field in fields(SearchOptions)]
-        for name in options:
-            if name not in names:
-                raise unknown("option", name, names)
-        if "required" in options:
-            options["required"] = tuple(
-                tuple(each.split("|")) if isinstance(each, str) else tuple(each) for each in options["required"]
-            )
-        if "forbidden" in options:
-            options["forbidden"] = tuple(options["forbidden"])
+        check_names(options)
         if "beam" not in options:  # an n-best list needs as wide a beam; groups need one they divide
             groups = options.get("groups", 1)
             beam = max(self.defaults.beam, options.get("n_best", 1))
@@ -256,31 +239,6 @@ class Captioner:
             else:
                 captions.append(Failure(picture.name, f"{picture.name}: no sentence meets all constraints at once"))
         return captions
-
-
-def caption_of(
-    found: Hypothesis, backend: Backend, picture: Picture | None, tokens: Sequence[str] | None = None
-) -> Caption:
-    """A hypothesis as words; `tokens` are shown for the words that the vocabulary doesn't have."""
-    vocabulary: Vocabulary = backend.vocabulary
-    rows, cols = backend.rows, backend.cols
-    texts = [vocabulary.words[number] for number in found.words]
-    if tokens is not None:
-        texts = [given if text == UNK else text for text, given in zip(texts, tokens, strict=True)]
-    if found.ended:
-        texts.append(vocabulary.words[vocabulary.end])
-    words = [
-        Word(
-            text=text,
-            log_probability=float(found.log_probabilities[i]),
-            alpha=found.alphas[i].reshape(rows, cols),
-            gate=float(found.gates[i]),
-            cell=None if found.cells is None else divmod(int(found.cells[i]), cols),
-        )
-        for i, text in enumerate(texts)
-    ]
-    end = words.pop() if found.ended else None
-    return Caption(tuple(words), end, found.score, picture)
 
 
 def _joined(annotations: Sequence[Annotations]) -> Annotations:

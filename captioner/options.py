@@ -1,100 +1,185 @@
-"""What a search is asked for (SearchOptions) and what it finds (Hypothesis). Plain records."""
+"""SearchOptions: the settings of a search, declared once.
+
+The manifest of a bundle, the validation settings of a training run, the command line and the keyword arguments of
+`Captioner` all use these fields, with their descriptions and limits.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
-import numpy as np
-from numpy.typing import NDArray
+from captioner.errors import UsageError, unknown
 
-from captioner.errors import UsageError
+HardAttention = Literal["expected", "argmax", "sampled"]
 
-Look = Literal["expected", "argmax", "sampled"]  # how a hard model turns alpha into a context
+# Names of version 0.1, which bundles, configs and evaluations of that version still have.
+RENAMED = {"look": "hard_attention", "maximum_length": "max_length"}
+
+T = TypeVar("T")
+
+
+def _setting(default: T, description: str, least: float | None = None, most: float | None = None) -> T:
+    """A field with a description, for help texts and the reference of settings, and its limits (inclusive)."""
+    return field(default=default, metadata={"description": description, "least": least, "most": most})
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for a caption. Lengths count words, without the end token."""
+    """How to search for captions. Lengths count words, without the end token."""
 
-    beam: int = 3  # hypotheses kept an image; 1 is greedy search
-    n_best: int = 1  # captions returned an image, best first (draws an image when sampling)
-    length_power: float = 1.0  # score = sum of log-probabilities / length ** power, the end token counted
-    min_length: int = 1
-    max_length: int = 20
-    groups: int = 1  # diverse search: the beam is cut into groups that avoid each other's words
-    diversity: float = 0.5  # what a word loses each time an earlier group has just taken it
-    sample: bool = False  # draw words instead of searching for the best
-    temperature: float = 1.0
-    top_k: int = 0  # draw from the k likeliest words only; 0: from all
-    top_p: float = 1.0  # draw from the likeliest words that together hold this much probability
-    seed: int = 0
-    forbidden: tuple[str, ...] = ()
-    required: tuple[tuple[str, ...], ...] = ()  # each must occur by at least one of its words
-    no_repeat: int = 0  # no sequence of so many words occurs twice; 0: off
-    repeat_penalty: float = 0.0  # what a word said again loses, unless the vocabulary has it among those that recur
-    allow_unknown: bool = False  # may say <unk>
-    look: Look | None = None  # how a hard model looks; None: its own default
+    beam: int = _setting(3, "Beam width: hypotheses kept per picture. 1 is greedy search.", 1)
+    n_best: int = _setting(1, "Captions per picture, best first.", 1)
+    length_power: float = _setting(
+        1.0, "Length normalization: score = log-probability / length ** power. The end token counts.", 0, 10
+    )
+    min_length: int = _setting(1, "Fewest words of a caption.", 0)
+    max_length: int = _setting(20, "Most words of a caption.", 1, 1000)
+    groups: int = _setting(1, "Diverse beam search: number of groups that avoid each other's words.", 1)
+    diversity: float = _setting(
+        0.5, "Penalty for a word per earlier group that has just taken it (log-probability).", 0
+    )
+    sample: bool = _setting(False, "Sample words instead of searching for the best caption.")
+    temperature: float = _setting(1.0, "Temperature of sampling: below 1 likelier words, above 1 more varied ones.")
+    top_k: int = _setting(0, "Sample from the k likeliest words only; 0 samples from all.", 0)
+    top_p: float = _setting(1.0, "Sample from the likeliest words that together have this probability.", None, 1)
+    seed: int = _setting(0, "Seed for sampling.", 0)
+    forbidden: tuple[str, ...] = _setting((), "Words that must not occur.")
+    required: tuple[tuple[str, ...], ...] = _setting(
+        (), "Words that must occur. An entry with several words is met by any one of them."
+    )
+    no_repeat: int = _setting(0, "No sequence of this many words occurs twice; 0 is off.", 0)
+    repeat_penalty: float = _setting(
+        0.0,
+        "Penalty for repeating a word (log-probability). Words that often repeat in captions, such as 'a', are exempt.",
+        0,
+        100,
+    )
+    allow_unknown: bool = _setting(False, "Allow the unknown-word token `<unk>` in captions.")
+    hard_attention: HardAttention | None = _setting(  # noqa: RUF009 (ruff takes the type for a mutable one)
+        None,
+        "How a hard-attention model attends: to the expectation over all cells, to the likeliest cell (argmax), or to "
+        "a sampled cell. Ignored by soft-attention models.",
+    )
 
     def __post_init__(self) -> None:
-        def check(met: bool, sentence: str) -> None:
-            if not met:
-                raise UsageError(sentence)
-
-        check(self.beam >= 1, f"a beam of {self.beam} holds no hypothesis; give 1 (greedy) or more")
-        check(self.n_best >= 1, f"an n-best list of {self.n_best} holds no caption; give 1 or more")
-        check(
+        for option in fields(self):
+            value = _checked(option, getattr(self, option.name))
+            object.__setattr__(self, option.name, value)
+        _require(
             self.sample or self.n_best <= self.beam,
-            f"an n-best list of {self.n_best} needs a beam of {self.n_best} or more, not {self.beam}",
+            f"n_best {self.n_best} needs a beam of {self.n_best} or more, not {self.beam}",
         )
-        check(0 <= self.length_power <= 10, f"length power {self.length_power} is not in 0..10")
-        check(
-            0 <= self.min_length <= self.max_length,
+        _require(
+            self.min_length <= self.max_length,
             f"no caption has at least {self.min_length} and at most {self.max_length} words",
         )
-        check(1 <= self.max_length <= 1000, f"maximum length {self.max_length} is not in 1..1000")
-        check(
-            1 <= self.groups <= self.beam and self.beam % self.groups == 0,
-            f"a beam of {self.beam} cannot be cut into {self.groups} equal groups",
+        _require(
+            self.groups <= self.beam and self.beam % self.groups == 0,
+            f"a beam of {self.beam} cannot be divided into {self.groups} equal groups",
         )
-        check(self.diversity >= 0, f"diversity {self.diversity} is negative")
-        check(
+        _require(
             self.temperature > 0,
-            f"temperature {self.temperature} is not positive; for the best word, don't sample",
+            f"temperature {self.temperature} is not positive; to get the likeliest words, don't sample",
         )
-        check(self.top_k >= 0, f"top-k {self.top_k} is negative; 0 draws from all words")
-        check(0 < self.top_p <= 1, f"top-p {self.top_p} is not in 0..1")
-        check(self.seed >= 0, f"seed {self.seed} is negative")
-        check(self.no_repeat >= 0, f"no-repeat {self.no_repeat} is negative; 0 turns it off")
-        check(0 <= self.repeat_penalty <= 100, f"repeat penalty {self.repeat_penalty} is not in 0..100")
-        check(
+        _require(self.top_p > 0, f"top_p {self.top_p} is not above 0")
+        _require(
             not (self.sample and self.required),
-            "words that must occur are found by beam search, not by sampling: leave one of the two out",
+            "required words need beam search, which sampling replaces; leave out one of the two",
         )
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SearchOptions:
+        """Options from a table of names and values. Missing ones take their defaults; old names are understood."""
+        options = {RENAMED.get(name, name): value for name, value in values.items()}
+        check_names(options)
+        return cls(**options)
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """A word sequence with what the model told at each step.
-
-    The arrays have a row a word and, where the sentence ended, one more for the end token.
-    """
-
-    words: tuple[int, ...]
-    ended: bool  # False where the length limit cut the sentence
-    score: float  # what it is ranked by: of the log-probabilities, less what words said again lose in a beam
-    log_probabilities: NDArray[np.float32]  # (n,)
-    alphas: NDArray[np.float32]  # (n, L)
-    gates: NDArray[np.float32]  # (n,)
-    cells: NDArray[np.int64] | None  # (n,): the cells that a hard model selected
+    @property
+    def summary(self) -> str:
+        """The settings that decide scores, in a few words: "beam 5, length power 0.5, repeat penalty 2"."""
+        penalty = f", repeat penalty {self.repeat_penalty:g}" if self.repeat_penalty else ""
+        return f"beam {self.beam}, length power {self.length_power:g}{penalty}"
 
 
-def search_note(beam: int, length_power: float, repeat_penalty: float) -> str:
-    """What a line about scores says of the search; nothing of a repeat penalty where there is none."""
-    penalty = f", repeat penalty {repeat_penalty:g}" if repeat_penalty else ""
-    return f"beam {beam}, length power {length_power:g}{penalty}"
+class SearchKeywords(TypedDict, total=False):
+    """The fields of SearchOptions as keyword arguments, for type checkers. A test compares the two."""
+
+    beam: int
+    n_best: int
+    length_power: float
+    min_length: int
+    max_length: int
+    groups: int
+    diversity: float
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    forbidden: str | Sequence[str]
+    required: str | Sequence[str | Sequence[str]]
+    no_repeat: int
+    repeat_penalty: float
+    allow_unknown: bool
+    hard_attention: HardAttention | None
 
 
-def normalised(total: float, length: int, power: float) -> float:
-    """What hypotheses of different lengths are ranked by; the length counts the end token."""
-    return float(total / max(length, 1) ** power)
+def check_names(options: Mapping[str, Any]) -> None:
+    """Refuse a name that is no search option."""
+    names = [option.name for option in fields(SearchOptions)]
+    for name in options:
+        if name not in names:
+            raise unknown("search option", name, names)
+
+
+def _require(condition: bool, sentence: str) -> None:
+    if not condition:
+        raise UsageError(sentence)
+
+
+def _checked(option: Field[Any], value: Any) -> Any:
+    """A value of the field's own type and within its limits."""
+    name, default = option.name, option.default
+    if name == "required":
+        return _alternatives(value)
+    if name == "forbidden":
+        return _words(name, value)
+    if name == "hard_attention":
+        if value is not None and value not in get_args(HardAttention):
+            raise unknown("hard_attention", str(value), get_args(HardAttention))
+        return value
+    if isinstance(default, bool):
+        _require(isinstance(value, bool), f"{name} must be True or False, not {value!r}")
+        return value
+    number = numbers.Integral if isinstance(default, int) else numbers.Real
+    _require(
+        isinstance(value, number) and not isinstance(value, bool),
+        f"{name} must be a {'whole number' if isinstance(default, int) else 'number'}, not {value!r}",
+    )
+    value = int(value) if isinstance(default, int) else float(value)
+    least, most = option.metadata["least"], option.metadata["most"]
+    _require(math.isfinite(value), f"{name} must be a finite number, not {value}")
+    _require(least is None or value >= least, f"{name} {value} is too small; the least is {least}")
+    _require(most is None or value <= most, f"{name} {value} is too large; the most is {most}")
+    return value
+
+
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    """A word or several, as a tuple."""
+    words = (value,) if isinstance(value, str) else value
+    _require(
+        isinstance(words, Sequence) and all(isinstance(word, str) for word in words),
+        f"{name} must be a word or a list of words, not {value!r}",
+    )
+    return tuple(words)
+
+
+def _alternatives(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Required words: "cat", ["cat", "dog"], "cat|kitten" for one of the two, or [["cat", "kitten"], ["dog"]]."""
+    entries = [value] if isinstance(value, str) else value
+    _require(isinstance(entries, Sequence), f"required must be a word or a list of words, not {value!r}")
+    return tuple(tuple(entry.split("|")) if isinstance(entry, str) else _words("required", entry) for entry in entries)

@@ -15,7 +15,6 @@ from PIL import Image
 from captioner import Caption, Captioner, CaptionerError
 from captioner import captioning as pipeline
 from captioner.bundle import storage as bundle
-from captioner.bundle.manifest import Decoding
 from captioner.captioning import Failure
 from captioner.errors import UsageError
 from captioner.inference.search import SearchOptions, search
@@ -150,7 +149,7 @@ def test_the_models_own_defaults_are_used(captioner):
 
 
 def test_the_models_own_repeat_penalty_is_used(tmp_path, files):
-    decoding = Decoding(beam=1, max_length=7, repeat_penalty=30.0)
+    decoding = SearchOptions(beam=1, max_length=7, repeat_penalty=30.0)
     captioner = Captioner.load(write_model(tmp_path / "toy", decoding=decoding).folder)
     assert captioner.options().repeat_penalty == 30.0
 
@@ -162,7 +161,7 @@ def test_the_models_own_repeat_penalty_is_used(tmp_path, files):
 
 
 def test_wrong_options_are_named_at_once(captioner):
-    with pytest.raises(UsageError, match=r"unknown option 'beams'.*Did you mean 'beam'"):
+    with pytest.raises(UsageError, match=r"unknown search option 'beams'.*Did you mean 'beam'"):
         captioner.stream([], beams=3)
     with pytest.raises(UsageError, match="'katt' is not in the model's vocabulary"):
         captioner.stream([], required=["katt"])
@@ -197,7 +196,7 @@ def test_a_wrong_backend_or_device_is_named(captioner, tmp_path, monkeypatch):
 
 
 def test_the_docstring_runs():
-    if "default" not in dict(bundle.at_hand()):
+    if "default" not in dict(bundle.available()):
         pytest.skip("the default model is not at hand")
     results = doctest.testmod(pipeline)
     assert results.attempted > 0 and results.failed == 0

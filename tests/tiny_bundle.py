@@ -13,7 +13,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from captioner.bundle import storage as bundle
-from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
+from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.options import SearchOptions
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 SIDE, ROWS, COLS, D = 16, 2, 2, 3
@@ -42,7 +43,7 @@ def write_model(
         encoder=EncoderRecord("means", SIDE, ROWS, COLS, D, (0.0, 0.0, 0.0), (SCALE, SCALE, SCALE)),
         training_data="nothing",
         licence="CC0-1.0",
-        decoding=Decoding(beam=2, length_power=0.8, max_length=7, look="argmax" if hard else "expected"),
+        decoding=SearchOptions(beam=2, length_power=0.8, max_length=7, hard_attention="argmax" if hard else None),
         created_by="tests",
     )
     files: dict[str, bytes | Path] = {

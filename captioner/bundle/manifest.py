@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar, cast, get_args
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar, cast
 
-from captioner.errors import CaptionerError
-from captioner.options import Look
+from captioner.errors import CaptionerError, UsageError
+from captioner.options import SearchOptions
 
 FORMAT = 1  # raised when an older reader would misread a bundle
 
@@ -42,17 +42,6 @@ class EncoderRecord:
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """How the model is searched where nothing else is asked for."""
-
-    beam: int = 3
-    length_power: float = 1.0
-    max_length: int = 20
-    look: Look = "expected"
-    repeat_penalty: float = 0.0
-
-
-@dataclass(frozen=True)
 class Manifest:
     """What a model is. `settings` is what captioner.model builds it from; the run half doesn't read it."""
 
@@ -63,7 +52,7 @@ class Manifest:
     licence: str
     scores: Mapping[str, float] = field(default_factory=dict)
     scored_on: str = ""
-    decoding: Decoding = Decoding()
+    decoding: SearchOptions = field(default_factory=SearchOptions)  # the model's defaults for a search
     settings: Mapping[str, Any] = field(default_factory=dict)
     created_by: str = ""
     format: int = FORMAT
@@ -101,7 +90,7 @@ class Manifest:
             licence=read.take(values, "licence", str),
             scores=read.numbers(values, "scores"),
             scored_on=read.take(values, "scored_on", str),
-            decoding=read.decoding(decoding),
+            decoding=read.decoding(decoding, values["attention"]),
             settings=read.take(values, "settings", dict),
             created_by=read.take(values, "created_by", str),
             files={name: read.file(record) for name, record in files.items()},
@@ -188,16 +177,9 @@ class _Reader:
             file=self.match(values, "file", _FILE),
         )
 
-    def decoding(self, values: dict[str, Any]) -> Decoding:
-        self.only(values, Decoding)
-        power = self.take(values, "length_power", float)
-        self.check(0 <= power <= 10, f"length_power {power} is not in 0..10")
-        penalty = self.take(values, "repeat_penalty", float)
-        self.check(0 <= penalty <= 100, f"repeat_penalty {penalty} is not in 0..100")
-        return Decoding(
-            beam=self.count(values, "beam", 1000),
-            length_power=power,
-            max_length=self.count(values, "max_length", 1000),
-            look=self.choice(values, "look", get_args(Look)),
-            repeat_penalty=penalty,
-        )
+    def decoding(self, values: dict[str, Any], attention: str) -> SearchOptions:
+        try:
+            options = SearchOptions.from_json(values)
+        except UsageError as error:
+            raise CaptionerError(f"{self.where}: decoding: {error}") from None
+        return options if attention == "hard" else replace(options, hard_attention=None)

@@ -194,19 +194,19 @@ def _record(path: Path) -> FileRecord:
     return FileRecord(path.stat().st_size, _sha256(path))
 
 
-def shelves() -> list[Path]:
-    """The folders in which a model's name is looked up, in order; the last is of the folder one is in."""
+def search_path() -> list[Path]:
+    """The folders that are searched for a model's name, in order; the last is below the current folder."""
     package = Path(__file__).resolve().parents[1]
     named = [Path(part) for part in os.environ.get("CAPTIONER_WEIGHTS", "").split(os.pathsep) if part]
     return [*named, package / "weights", package.parent / "weights", Path("weights")]
 
 
-def at_hand() -> Iterator[tuple[str, Path]]:
-    """Names and folders of the bundles on all shelves; a name on two shelves is the first one's."""
+def available() -> Iterator[tuple[str, Path]]:
+    """Names and folders of all bundles on the search path. Of two with one name, the first is taken."""
     seen = set()
-    for shelf in shelves():
+    for parent in search_path():
         try:
-            folders = [folder for folder in sorted(shelf.iterdir()) if (folder / MANIFEST).is_file()]
+            folders = [folder for folder in sorted(parent.iterdir()) if (folder / MANIFEST).is_file()]
         except OSError:  # not there, or not allowed to look
             continue
         for folder in folders:
@@ -224,16 +224,16 @@ def find(name: str | Path) -> Path:
                 f"{path}: no such folder; give a bundle's folder or a model's name (see `captioner models`)"
             )
         return path
-    names = dict(at_hand())
+    names = dict(available())
     if str(name) in names:
         return names[str(name)]
-    places = ", ".join(str(shelf) for shelf in shelves())
+    searched = ", ".join(str(parent) for parent in search_path())
     if not names:
         raise UsageError(
-            f"unknown model {str(name)!r}: there is no model in any of {places}. "
+            f"unknown model {str(name)!r}: there is no model in any of {searched}. "
             "Set CAPTIONER_WEIGHTS to a folder of bundles or give a bundle's folder."
         )
-    raise UsageError(f"{unknown('model', str(name), names)} Looked in {places}.")
+    raise UsageError(f"{unknown('model', str(name), names)} Searched: {searched}.")
 
 
-__all__ = ["FORMAT", "Bundle", "at_hand", "find", "load", "read_manifest", "shelves", "write"]
+__all__ = ["FORMAT", "Bundle", "available", "find", "load", "read_manifest", "search_path", "write"]

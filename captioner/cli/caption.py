@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import asked, model_options, search_options
+from captioner.cli.options import given_options, model_options, search_options
 from captioner.progress import ProgressBar
 
 
@@ -30,7 +30,7 @@ from captioner.progress import ProgressBar
 @click.option("--sidecar", is_flag=True, help="Write photo.txt beside each photo, in place of one that is there.")
 @click.option("--resume", is_flag=True, help="Leave out pictures that the output, or their sidecars, already have.")
 @click.option("--words", is_flag=True, help="With jsonl: the figures of each word.")
-@search_options
+@search_options()
 @model_options
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Pictures at a time.")
 @click.option(
@@ -73,7 +73,7 @@ def command(
         raise click.UsageError("--resume needs --output or --sidecar, to see which pictures are finished")
     if words and form != "jsonl":
         raise click.UsageError("--words needs --format jsonl")
-    options = asked(search)
+    options = given_options(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
     captioner.options(**options)  # reports a wrong option before anything is written

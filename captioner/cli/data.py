@@ -72,7 +72,7 @@ def check_command(
             whole,
             splits=splits,
             minimum_count=min_count,
-            maximum_length=max_length,
+            max_length=max_length,
             decode=decode,
             progress=progress.show,
         )

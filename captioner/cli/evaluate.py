@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import model_options
+from captioner.cli.options import given_options, model_options, search_options
 from captioner.progress import ProgressBar
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -22,18 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--format", "form", metavar="NAME", help="Format of the captions.  [default: told by the content]")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N images only.")
 @click.option("--allow-missing", is_flag=True, help="Leave out pictures that are listed but missing.")
-@click.option("--beam", type=click.IntRange(1), metavar="N", help="Hypotheses kept.  [default: the model's own]")
-@click.option("--length-power", type=float, metavar="P", help="score = log-probability / length ** P.")
-@click.option("--max-length", type=click.IntRange(1), metavar="N", help="Most words.")
-@click.option(
-    "--repeat-penalty",
-    type=float,
-    metavar="X",
-    help="What a word said again loses, unless it recurs freely in captions.",
-)
-@click.option(
-    "--look", type=click.Choice(["expected", "argmax", "sampled"]), help="How a hard model looks; soft ones don't mind."
-)
+@search_options("beam", "length_power", "max_length", "repeat_penalty", "hard_attention")
 @model_options
 @click.option("--batch", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Images at a time.")
 @click.option(
@@ -100,7 +89,7 @@ def command(
     if features is not None and backend == "auto":
         backend = "torch"
     loaded = load_model(model, backend=backend, device=device, threads=threads)
-    options = loaded.captioner.options(**{name: value for name, value in search.items() if value is not None})
+    options = loaded.captioner.options(**given_options(search))
     items = gathered.captions.items
     ready = loaded.captioner.backend
     source = FeatureCache(ready, items, features) if features else PictureFiles(ready, items)

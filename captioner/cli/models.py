@@ -1,4 +1,4 @@
-"""`captioner models`: the models at hand."""
+"""`captioner models`: the models that can be used by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 @click.command(name="models")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def command(as_json: bool) -> None:
-    """List the models at hand: size, attention, training data and scores.
+    """List the available models: size, attention, training data and scores.
 
     Models are looked up in the folders of CAPTIONER_WEIGHTS, in the installed package, beside it in a
     checkout, and in weights/ of the folder you are in. A model that cannot be used is listed with the reason.
@@ -20,7 +20,7 @@ def command(as_json: bool) -> None:
     from captioner.errors import CaptionerError
 
     found: list[dict[str, Any]] = []
-    for name, folder in bundle.at_hand():
+    for name, folder in bundle.available():
         entry: dict[str, Any] = {"name": name, "folder": str(folder)}
         try:
             manifest = bundle.load(folder).manifest
@@ -42,8 +42,8 @@ def command(as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     if not found:
-        places = ", ".join(str(shelf) for shelf in bundle.shelves())
-        click.echo(f"no models in {places}; set CAPTIONER_WEIGHTS to a folder of bundles", err=True)
+        searched = ", ".join(str(folder) for folder in bundle.search_path())
+        click.echo(f"no models in {searched}; set CAPTIONER_WEIGHTS to a folder of bundles", err=True)
     for entry in found:
         click.echo(entry["name"])
         if "problem" in entry:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import Field, fields
+from typing import Any, TypeVar, get_args
 
 import click
+
+from captioner.options import HardAttention, SearchOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,70 +28,11 @@ _MODEL = [
     click.option("--threads", type=click.IntRange(1), metavar="N", help="Processors to use; all by default."),
 ]
 
-_SEARCH = [
-    click.option(
-        "--beam", type=click.IntRange(1), metavar="N", help="Hypotheses kept; 1 is greedy. The model's own by default."
-    ),
-    click.option("--n-best", type=click.IntRange(1), metavar="N", help="Captions for each picture."),
-    click.option(
-        "--length-power",
-        type=float,
-        metavar="P",
-        help="score = log-probability / length ** P. The model's own by default.",
-    ),
-    click.option("--min-length", type=click.IntRange(0), metavar="N", help="Fewest words."),
-    click.option("--max-length", type=click.IntRange(1), metavar="N", help="Most words."),
-    click.option(
-        "--groups",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Diverse search: groups in the beam that avoid each other's words.",
-    ),
-    click.option(
-        "--diversity", type=float, metavar="X", help="What a word loses for each earlier group that just took it."
-    ),
-    click.option("--sample", is_flag=True, default=None, help="Draw words instead of searching for the best."),
-    click.option(
-        "--temperature", type=float, metavar="T", help="Of the draws: under 1 likelier words, over 1 wilder ones."
-    ),
-    click.option("--top-k", type=click.IntRange(0), metavar="K", help="Draw from the K likeliest words."),
-    click.option(
-        "--top-p", type=float, metavar="P", help="Draw from the likeliest words that hold P of the probability."
-    ),
-    click.option("--seed", type=click.IntRange(0), metavar="N", help="Of all draws."),
-    click.option(
-        "--forbid", "forbidden", multiple=True, metavar="WORD", help="A word that may not occur; may be repeated."
-    ),
-    click.option(
-        "--require",
-        "required",
-        multiple=True,
-        metavar="WORD[|WORD]",
-        help="A word that must occur, or one of several; may be repeated.",
-    ),
-    click.option("--no-repeat", type=click.IntRange(0), metavar="N", help="No sequence of N words twice."),
-    click.option(
-        "--repeat-penalty",
-        type=float,
-        metavar="X",
-        help="What a word said again loses; a, of and others that recur freely in captions lose nothing. The model's "
-        "own by default.",
-    ),
-    click.option(
-        "--allow-unk", "allow_unknown", is_flag=True, default=None, help="May say <unk> for a word it has no name for."
-    ),
-    click.option(
-        "--look",
-        type=click.Choice(["expected", "argmax", "sampled"]),
-        help="How a hard model looks. The model's own by default.",
-    ),
-]
-
-SEARCH_NAMES = (
-    "beam", "n_best", "length_power", "min_length", "max_length", "groups", "diversity", "sample", "temperature",
-    "top_k", "top_p", "seed", "forbidden", "required", "no_repeat", "repeat_penalty",
-    "allow_unknown", "look",
-)  # fmt: skip
+_FLAGS = {"forbidden": "--forbid", "required": "--require", "allow_unknown": "--allow-unk"}
+_WORDS = {
+    "forbidden": ("WORD", "A word that must not occur; may be repeated."),
+    "required": ("WORD[|WORD]", "A word that must occur, or one of several; may be repeated."),
+}
 
 
 def model_options(command: F) -> F:
@@ -98,21 +42,45 @@ def model_options(command: F) -> F:
     return command
 
 
-def search_options(command: F) -> F:
-    """Everything of SearchOptions; `asked` gathers what was given."""
-    for option in reversed(_SEARCH):
-        command = option(command)
-    return command
+def search_options(*names: str) -> Callable[[F], F]:
+    """One option per field of SearchOptions, or for the named fields only. `given_options` collects their values."""
+    options = [option for option in fields(SearchOptions) if not names or option.name in names]
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = _search_option(option)(command)
+        return command
+
+    return decorate
 
 
-def asked(values: dict[str, Any]) -> dict[str, Any]:
-    """Take the search options that were given out of a command's arguments."""
-    given = {name: values.pop(name) for name in SEARCH_NAMES}
+def given_options(values: dict[str, Any]) -> dict[str, Any]:
+    """The search options that the user gave, removed from a command's arguments."""
+    names = [option.name for option in fields(SearchOptions) if option.name in values]
+    given = {name: values.pop(name) for name in names}
     given = {name: value for name, value in given.items() if value not in (None, ())}
     if not given.get("sample"):
         for name in ("temperature", "top_k", "top_p"):
             if name in given:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --sample")
     if "diversity" in given and "groups" not in given:
-        raise click.UsageError("--diversity is between the groups of a beam: it needs --groups")
+        raise click.UsageError("--diversity applies between the groups of a beam: it needs --groups")
     return given
+
+
+def _search_option(option: Field[Any]) -> Callable[[F], F]:
+    """A click option for a field. All defaults are None, because the model has defaults of its own."""
+    name, default = option.name, option.default
+    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    text = option.metadata["description"]
+    if name in _WORDS:
+        metavar, text = _WORDS[name]
+        return click.option(flag, name, multiple=True, metavar=metavar, help=text)
+    if name == "hard_attention":
+        return click.option(flag, name, type=click.Choice(get_args(HardAttention)), help=text)
+    if isinstance(default, bool):
+        return click.option(flag, name, is_flag=True, default=None, help=text)
+    least, most = option.metadata["least"], option.metadata["most"]
+    if isinstance(default, int):
+        return click.option(flag, name, type=click.IntRange(least, most), metavar="N", help=text)
+    return click.option(flag, name, type=click.FloatRange(least, most), metavar="X", help=text)

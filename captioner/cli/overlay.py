@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from captioner.cli.options import asked, model_options, search_options
+from captioner.cli.options import given_options, model_options, search_options
 from captioner.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ ALTERNATIVES = 5  # sentences on a page, where the beam has as many
     "--compare", multiple=True, metavar="NAME|DIR", help="A model to put beside --model, word by word; may be repeated."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that are there already; they are kept otherwise.")
-@search_options
+@search_options()
 @model_options
 @click.option(
     "--pixel-limit",
@@ -91,7 +91,7 @@ def command(
     if text is not None and not text.strip():
         raise click.UsageError("--text has no word in it")
     style = Style(blocks=blocks, per_word=per_word, opacity=opacity)
-    options = asked(search)
+    options = given_options(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     # A list that is still coming is read to its end first where that is needed: two models read it, or a picture
     # that comes later could be written over.

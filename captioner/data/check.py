@@ -57,7 +57,7 @@ class Findings:
     vocabulary_size: int
     vocabulary_dropped: int  # words of that split under the minimum count
     minimum_count: int
-    maximum_length: int
+    max_length: int
     decoded: bool
     picture_bytes: int
     notes: tuple[str, ...]
@@ -92,7 +92,7 @@ def check(
     *,
     splits: Sequence[str] = (),
     minimum_count: int = 5,
-    maximum_length: int = 40,
+    max_length: int = 40,
     decode: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Findings:
@@ -113,7 +113,7 @@ def check(
     return Findings(
         name=captions.name,
         splits=tuple(
-            _split(captions.split(name), tokens, vocabulary, pictures, maximum_length) for name in captions.splits
+            _split(captions.split(name), tokens, vocabulary, pictures, max_length) for name in captions.splits
         ),
         empty_splits=captions.empty,
         duplicate_images=tuple(tuple(map(str, group)) for group in pictures.same),
@@ -122,7 +122,7 @@ def check(
         vocabulary_size=len(vocabulary),
         vocabulary_dropped=sum(count < minimum_count for count in counts.values()),
         minimum_count=minimum_count,
-        maximum_length=maximum_length,
+        max_length=max_length,
         decoded=pictures.decoded,
         picture_bytes=pictures.bytes,
         notes=captions.notes,
@@ -134,7 +134,7 @@ def _split(
     tokens: dict[str, tuple[str, ...]],
     vocabulary: Vocabulary,
     pictures: PictureFindings,
-    maximum_length: int,
+    max_length: int,
 ) -> SplitFindings:
     missing, unreadable = set(pictures.missing), dict(pictures.unreadable)
     pairs = [(item, caption) for item in part for caption in item.captions]
@@ -152,7 +152,7 @@ def _split(
         uncaptioned=tuple(str(item.path) for item in part if not item.captions),
         empty_captions=tuple(_cite(item, text) for (item, text), n in zip(pairs, lengths, strict=True) if n == 0),
         long_captions=tuple(
-            _cite(item, text) for (item, text), n in zip(pairs, lengths, strict=True) if n > maximum_length
+            _cite(item, text) for (item, text), n in zip(pairs, lengths, strict=True) if n > max_length
         ),
         repeated_captions=repeated,
         shared_captions=shared,

@@ -107,7 +107,7 @@ def _odd(findings: Findings) -> list[str]:
             *_listed("images without captions", split.uncaptioned),
             *_listed("empty captions", [f"image {of}: {text!r}" for of, text in split.empty_captions]),
             *_listed(
-                f"captions of more than {findings.maximum_length} words",
+                f"captions of more than {findings.max_length} words",
                 [f"image {of}: {text[:70]}…" for of, text in split.long_captions],
             ),
         ]

@@ -51,7 +51,6 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
         from captioner.inference.torch_backend import TorchBackend
         from captioner.model.device import usable
         from captioner.train.run_folder import load_best
-        from captioner.train.validation import options
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
@@ -59,6 +58,6 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
     chosen, best = usable(device), load_best(folder)
     if threads:
         torch.set_num_threads(threads)
-    defaults = options(best.config.training.validation)
+    defaults = best.config.training.validation.search
     captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
     return EvaluatedModel(best.config.name, "hard" if best.network.decoder.hard else "soft", captioner)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from captioner.caption import Caption
-from captioner.captioning import Captioner, Failure, caption_of
+from captioner.captioning import Captioner, Failure
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError
 from captioner.evaluation.annotation_sources import AnnotationSource, Batch
@@ -27,7 +27,7 @@ from captioner.images import reading as images
 from captioner.images.reading import Picture
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import in_threads
-from captioner.inference.search import SearchOptions, force, search
+from captioner.inference.search import SearchOptions, caption_of, force, search
 from captioner.metrics.cider import DocumentFrequencies
 from captioner.metrics.diversity import Diversity, diversity
 from captioner.metrics.means import Mean, mean

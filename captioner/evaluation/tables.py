@@ -12,7 +12,6 @@ from captioner.evaluation.deletion import Deletion
 from captioner.evaluation.grounding import Comparison, Grounding
 from captioner.evaluation.protocol import Evaluation
 from captioner.metrics.means import Mean
-from captioner.options import search_note
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ def sections(evaluation: Evaluation) -> list[Section]:
 def heading(evaluation: Evaluation) -> str:
     """Which model on what, and how it was asked."""
     options = evaluation.options
-    note = search_note(options.beam, options.length_power, options.repeat_penalty)
-    look = f", look {options.look}" if options.look else ""
+    attends = f", hard attention {options.hard_attention}" if options.hard_attention else ""
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
-        f"{len(evaluation.items):,} images, free-running, {note}, at most {options.max_length} words{look}"
+        f"{len(evaluation.items):,} images, free-running, {options.summary}, "
+        f"at most {options.max_length} words{attends}"
     )
 
 
@@ -183,7 +182,6 @@ def results(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 def record(evaluation: Evaluation) -> dict[str, Any]:
     """The evaluation as a JSON object, without the captions."""
-    options = dataclasses.asdict(evaluation.options)
     maps = evaluation.maps
     return {
         "model": evaluation.model,
@@ -192,10 +190,7 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
         "split": evaluation.split,
         "images": len(evaluation.items),
         "protocol": "free-running, raw references, every image once",
-        "search": {
-            k: options[k]
-            for k in ("beam", "length_power", "min_length", "max_length", "repeat_penalty", "look", "seed")
-        },
+        "search": dataclasses.asdict(evaluation.options),
         "scores": evaluation.scores.values,
         "intervals": {name: [pair.low, pair.high] for name, pair in evaluation.scores.intervals().items()},
         "not_available": dict(evaluation.scores.unavailable),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from captioner import __version__
 from captioner.bundle import storage as bundle
-from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
+from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantise_convolutions, quantise_products
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
@@ -22,7 +22,6 @@ from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
 from captioner.inference.torch_backend import TorchBackend, load_backend
-from captioner.options import search_note
 from captioner.train.config import Config
 from captioner.train.grids import read_split
 from captioner.train.run_folder import LoadedRun, load_best, load_last
@@ -123,7 +122,7 @@ def _manifest(kept: LoadedRun, name: str | None, training_data: str, licence: st
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
-    note = search_note(validation.beam, validation.length_power, validation.repeat_penalty)
+    note = validation.search.summary
     return Manifest(
         name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
@@ -132,12 +131,7 @@ def _manifest(kept: LoadedRun, name: str | None, training_data: str, licence: st
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
         scored_on=f"validation while training, {validation.images or 'all'} images, {note}" if scores else "",
-        decoding=Decoding(
-            beam=validation.beam,
-            length_power=validation.length_power,
-            max_length=validation.maximum_length,
-            repeat_penalty=validation.repeat_penalty,
-        ),
+        decoding=validation.search,
         settings={
             # Weights are in the bundle: where the training took the encoder's from doesn't matter any more.
             "encoder": config.encoder.model_copy(update={"weights": "none"}).model_dump(mode="json"),
@@ -151,20 +145,21 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
     """With the scores that `captioner evaluate --json` printed, if it searched as the bundle will."""
     try:
         found = json.loads(evaluation.read_text(encoding="utf-8"))
-        scores, how = {name: float(score) for name, score in found["scores"].items()}, found["search"]
-        note = search_note(how["beam"], how["length_power"], how["repeat_penalty"])
-        scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, {note}"
-        asked = [how[key] for key in ("beam", "length_power", "max_length", "repeat_penalty")]
-        asked.append(how["look"] or manifest.decoding.look)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        scores = {name: float(score) for name, score in found["scores"].items()}
+        search_options = SearchOptions.from_json(found["search"])
+        scored_on = f"{found['data']}, split {found['split']}, {found['images']:,} images, {search_options.summary}"
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError):
         raise UsageError(f"--evaluation: {evaluation} is not what `captioner evaluate --json` prints") from None
-    own = manifest.decoding
-    bundled = [own.beam, own.length_power, own.max_length, own.repeat_penalty, own.look]
-    if asked != bundled:
-        how_searched = "beam {}, length power {}, at most {} words, repeat penalty {}, look {}"
+    evaluated, bundled = (
+        asdict(replace(options, hard_attention=options.hard_attention or "expected"))
+        for options in (search_options, manifest.decoding)
+    )
+    differences = [
+        f"{name} {value} (bundle: {bundled[name]})" for name, value in evaluated.items() if value != bundled[name]
+    ]
+    if differences:
         raise UsageError(
-            f"--evaluation: {evaluation} is of {how_searched.format(*asked)}; the bundle is searched with "
-            f"{how_searched.format(*bundled)}"
+            f"--evaluation: {evaluation} was searched with other options than the bundle: {', '.join(differences)}"
         )
     return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
 

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.options import Look
+from captioner.options import HardAttention
 from captioner.text.vocabulary import Vocabulary
 
 
@@ -40,7 +40,7 @@ class State:
     shared: dict[str, Any]  # (B, ...): one per image
     own: dict[str, Any]  # (B, K, ...): one per hypothesis
     # What the draws of a hard model depend on.
-    look: Look = "expected"
+    hard_attention: HardAttention = "expected"
     seed: int = 0
     keys: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))  # (B,)
     time: int = 0  # words fed
@@ -85,11 +85,11 @@ class Backend(Protocol):
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         """Annotations of pictures, (B, size, size, 3) RGB."""
 
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+    def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         """The state before the first word, with one hypothesis an image (K = 1).
 
-        `look` is how a hard model turns alpha into a context (None: the model's own default) and `seed`
-        that of its draws; a soft model takes the expectation whatever is asked.
+        `hard_attention` says how a hard model turns alpha into a context (None: the model's default); `seed` is for
+        sampling. A soft model always takes the expectation.
         """
 
     def step(self, state: State, words: NDArray[np.int64]) -> Step:

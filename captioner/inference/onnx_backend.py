@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from captioner.bundle.storage import BEGIN, DECODER, Bundle, int8_graph
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
-from captioner.options import Look
+from captioner.options import HardAttention
 
 
 class OnnxBackend:
@@ -40,7 +40,7 @@ class OnnxBackend:
         self.image_size = manifest.encoder.image_size
         self.rows, self.cols = manifest.encoder.rows, manifest.encoder.cols
         self.hard = manifest.attention == "hard"
-        self.look: Look = manifest.decoding.look if self.hard else "expected"
+        self.hard_attention: HardAttention = manifest.decoding.hard_attention or "expected"
         told = ["log_probabilities", "alpha", "gate", *(["place"] if self.hard else [])]
         asked = ["words", *(["noise", "chosen"] if self.hard else [])]
         with ThreadPoolExecutor() as pool:  # loading a graph takes a tenth of a second, mostly outside Python
@@ -66,11 +66,17 @@ class OnnxBackend:
             values = self._encoder.run(["annotations"], {"pixels": pixels})
         return Annotations(np.concatenate(values), self.rows, self.cols, checksums(pixels))
 
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+    def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         values = self._begin.run(self._begun, {"annotations": annotations.values})
         begun = dict(zip(self._begun, values, strict=True))
         shared, own = _part(begun, "shared."), _part(begun, "own.")
-        return State(shared, own, (look or self.look) if self.hard else "expected", seed, annotations.draw_keys)
+        return State(
+            shared,
+            own,
+            (hard_attention or self.hard_attention) if self.hard else "expected",
+            seed,
+            annotations.draw_keys,
+        )
 
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
         feeds: dict[str, Any] = {"words": words}
@@ -79,8 +85,8 @@ class OnnxBackend:
         if self.hard:
             images, hypotheses = words.shape
             cells = self.rows * self.cols
-            feeds["chosen"] = np.array(state.look != "expected", np.float32)
-            if state.look == "sampled":
+            feeds["chosen"] = np.array(state.hard_attention != "expected", np.float32)
+            if state.hard_attention == "sampled":
                 feeds["noise"] = gumbel_noise(state.seed, state.keys, state.time, hypotheses, cells)
             else:
                 feeds["noise"] = np.zeros((images, hypotheses, cells), np.float32)
@@ -90,7 +96,7 @@ class OnnxBackend:
             replace(state, own=_part(told, "next."), time=state.time + 1),
             told["alpha"],
             told["gate"],
-            told["place"] if state.look != "expected" else None,
+            told["place"] if state.hard_attention != "expected" else None,
         )
 
     def select(self, state: State, parents: NDArray[np.int64]) -> State:

@@ -13,7 +13,7 @@ from captioner.inference.backend import Annotations, State, Step, checksums, gum
 from captioner.model.device import usable
 from captioner.model.network import Network, load_weights
 from captioner.model.settings import EncoderSettings, ModelSettings
-from captioner.options import Look
+from captioner.options import HardAttention
 from captioner.text.vocabulary import Vocabulary
 
 
@@ -21,12 +21,16 @@ class TorchBackend:
     """A network ready to decode, on any device."""
 
     def __init__(
-        self, network: Network, vocabulary: Vocabulary, device: str | torch.device = "cpu", look: Look = "expected"
+        self,
+        network: Network,
+        vocabulary: Vocabulary,
+        device: str | torch.device = "cpu",
+        hard_attention: HardAttention = "expected",
     ) -> None:
         self.network = network.to(device).eval()
         self.vocabulary = vocabulary
         self.device = torch.device(device)
-        self.look = look
+        self.hard_attention = hard_attention
         self.image_size = network.encoder.settings.size
         self.rows, self.cols = network.encoder.grid()
 
@@ -37,17 +41,19 @@ class TorchBackend:
         return Annotations(values, self.rows, self.cols, checksums(pixels))
 
     @torch.inference_mode()
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+    def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
         hard = self.network.decoder.hard
-        return State(shared, own, (look or self.look) if hard else "expected", seed, annotations.draw_keys)
+        return State(
+            shared, own, (hard_attention or self.hard_attention) if hard else "expected", seed, annotations.draw_keys
+        )
 
     @torch.inference_mode()
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
         chosen = noise = None
-        if state.look != "expected":
+        if state.hard_attention != "expected":
             chosen = torch.ones(words.shape, dtype=torch.bool, device=self.device)
-        if state.look == "sampled":
+        if state.hard_attention == "sampled":
             drawn = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], self.rows * self.cols)
             noise = torch.from_numpy(drawn).to(self.device)
         logits, own, glance = self.network.decoder.step(
@@ -93,4 +99,6 @@ def load_network(bundle: Bundle) -> Network:
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
     """A bundle under torch; on a GPU where there is one and nothing else is asked."""
     chosen = usable(device)
-    return TorchBackend(load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.look)
+    return TorchBackend(
+        load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.hard_attention or "expected"
+    )

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from captioner.errors import UsageError, nearest
 from captioner.model.settings import EncoderSettings, ModelSettings, Settings
+from captioner.options import SearchOptions
+
+# Validation's defaults where they differ from those of SearchOptions.
+SEARCH_DEFAULTS: dict[str, Any] = {"length_power": 0.7}
+# Keys of version 0.1, which run folders of that version still have, and their keys of today.
+RENAMED = {
+    "data.maximum_length": "data.max_length",
+    "training.scst.maximum_length": "training.scst.max_length",
+    "training.validation.beam": "training.validation.search.beam",
+    "training.validation.length_power": "training.validation.search.length_power",
+    "training.validation.maximum_length": "training.validation.search.max_length",
+    "training.validation.repeat_penalty": "training.validation.search.repeat_penalty",
+}
 
 
 class SourceSettings(Settings):
@@ -20,7 +34,7 @@ class SourceSettings(Settings):
 
     captions: Path = Field(description="Captions file or folder, relative to `data.root`.")
     images: Path | None = Field(None, description="Folder of the images; absent: beside the captions.")
-    format: str | None = Field(None, description="ForwardPass; absent: seen from the content.")
+    format: str | None = Field(None, description="Format of the captions; absent: detected from the content.")
     split: str | None = Field(None, description="Take this split only; absent: all of the source.")
     restval: bool = Field(False, description="Karpathy's `restval` counts as `train`.")
 
@@ -32,7 +46,7 @@ class DataSettings(Settings):
     train: tuple[SourceSettings, ...] = Field(description="Sources of the training split, combined.")
     val: tuple[SourceSettings, ...] = Field(description="Sources of the validation split.")
     minimum_count: int = Field(5, ge=1, description="A word is learnt when the training captions hold it this often.")
-    maximum_length: int = Field(20, ge=2, description="Longer training captions are cut after so many words.")
+    max_length: int = Field(20, ge=2, description="Longer training captions are cut after so many words.")
     allow_missing: bool = Field(False, description="Go on without images that are listed but missing.")
 
 
@@ -130,7 +144,7 @@ class SelfCriticalSettings(Settings):
     reward: RewardSettings = Field(default_factory=lambda: RewardSettings())
     learning_rate: float = Field(5e-5, gt=0, description="Of the decoder in this stage, constant after warm-up.")
     temperature: float = Field(1.0, gt=0, description="Of the sampling; above 1 the samples are more varied.")
-    maximum_length: int = Field(18, ge=2, description="Sampled captions end after so many words.")
+    max_length: int = Field(18, ge=2, description="Sampled captions end after so many words.")
     references: int = Field(1, ge=1, description="Leave out images with fewer captions: their rewards are noise.")
     dropout: bool = Field(False, description="Read the sampled captions with dropout; the sampling has none.")
 
@@ -146,20 +160,24 @@ class ValidationSettings(Settings):
 
     every: int = Field(1, ge=1, description="Epochs between validations.")
     images: int | None = Field(1000, ge=1, description="Validate on the first so many; absent: all.")
-    beam: int = Field(3, ge=1, description="Beam width; 1 is greedy.")
-    length_power: float = Field(0.7, ge=0, description="Length normalisation of the beam: score / length^power.")
-    maximum_length: int = Field(20, ge=2, description="Captions end after so many words.")
-    repeat_penalty: float = Field(
-        0.0,
-        ge=0,
-        le=100,
-        description="What a word said again loses in the search; those that the vocabulary knows to recur freely lose "
-        "nothing.",
+    search: SearchOptions = Field(
+        default_factory=lambda: SearchOptions(**SEARCH_DEFAULTS),
+        description="How captions are searched for, here and by the exported model.",
     )
     batch: int = Field(32, ge=1, description="Images captioned at a time.")
     score: Literal["CIDEr", "BLEU-4"] = Field("CIDEr", description="What `best/` and early stopping follow.")
     patience: int | None = Field(None, ge=1, description="Stop after so many validations without a better score.")
     samples: int = Field(4, ge=0, description="Captions logged with their attention each time.")
+
+    @field_validator("search", mode="before")
+    @classmethod
+    def _search_options(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        try:
+            return SearchOptions.from_json({**SEARCH_DEFAULTS, **value})
+        except UsageError as error:
+            raise ValueError(str(error)) from None
 
 
 class TrainingSettings(Settings):
@@ -246,6 +264,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raise UsageError(f"{path} is not YAML: {error}") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{path} holds no settings; see configs/default.yaml")
+    _rename(raw)
     for change in changes:
         _apply(raw, change)
     return parse(raw, str(path))
@@ -253,6 +272,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
 
 def parse(raw: dict[str, Any], where: str) -> Config:
     """Validated settings; every mistake is named with its key, the nearest key or what is allowed."""
+    _rename(raw)
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
@@ -266,6 +286,22 @@ def dump(config: Config) -> str:
     return text
 
 
+def _rename(raw: dict[str, Any]) -> None:
+    """Move values from keys of version 0.1 to their keys of today."""
+    for old, new in RENAMED.items():
+        *sections, last = old.split(".")
+        section: Any = raw
+        for part in sections:
+            section = section.get(part) if isinstance(section, dict) else None
+        if isinstance(section, dict) and last in section:
+            value = section.pop(last)
+            *sections, last = new.split(".")
+            section = raw
+            for part in sections:
+                section = section.setdefault(part, {})
+            section.setdefault(last, value)
+
+
 def _apply(raw: dict[str, Any], change: str) -> None:
     """Make one `a.b=c` change; a number in the key is a place in a list."""
     key, equals, text = change.partition("=")
@@ -275,7 +311,7 @@ def _apply(raw: dict[str, Any], change: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         raise UsageError(f"--set {change}: {text!r} is not a YAML value; quote it, as in {key}='\"…\"'") from None
-    *parents, last = key.split(".")
+    *parents, last = RENAMED.get(key, key).split(".")
     place: Any = raw
     for part in parents:
         at = _at(place, part, change)
@@ -301,7 +337,7 @@ def _explain(problem: Any) -> str:
     key = ".".join(place)
     if problem["type"] == "extra_forbidden":
         known = _keys(place[:-1])
-        elsewhere = [path for path, _ in fields() if path.rpartition(".")[2] == place[-1]]
+        elsewhere = [path for path, _ in fields() if path.rpartition(".")[2] == place[-1] and ".search." not in path]
         close = elsewhere or nearest(place[-1], known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"unknown key {key!r}.{hint} Known here: {', '.join(known)}"
@@ -337,11 +373,27 @@ def fields(section: type[Settings] = Config, path: str = "") -> Iterator[tuple[s
     """Every setting that has a value of its own, by its path; `N` stands for a place in a list."""
     for name, field in section.model_fields.items():
         inner = _section(field.annotation)
-        if inner is None:
+        if field.annotation is SearchOptions:
+            yield from _search_fields(field, f"{path}{name}.")
+        elif inner is None:
             yield path + name, field
         else:
             many = get_origin(field.annotation) is tuple
             yield from fields(inner, f"{path}{name}.N." if many else f"{path}{name}.")
+
+
+def _search_fields(section: FieldInfo, path: str) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields of SearchOptions as pydantic describes fields."""
+    defaults = section.get_default(call_default_factory=True)
+    types = get_type_hints(SearchOptions)
+    for option in dataclasses.fields(SearchOptions):
+        declared = Field(
+            getattr(defaults, option.name),
+            description=option.metadata["description"],
+            ge=option.metadata["least"],
+            le=option.metadata["most"],
+        )
+        yield path + option.name, FieldInfo.from_annotated_attribute(types[option.name], declared)
 
 
 def _section(annotation: Any) -> type[Settings] | None:

@@ -27,12 +27,12 @@ class Corpus:
     first: NDArray[np.int64]  # (images + 1,): where each image's captions begin
 
     @classmethod
-    def of(cls, data: CaptionSet, vocabulary: Vocabulary, maximum_length: int) -> Corpus:
+    def of(cls, data: CaptionSet, vocabulary: Vocabulary, max_length: int) -> Corpus:
         words: list[int] = []
         start, first = [0], [0]
         for item in data:
             for caption in item.captions:
-                numbers = vocabulary.encode(caption)[:maximum_length]
+                numbers = vocabulary.encode(caption)[:max_length]
                 if numbers:
                     words += numbers
                     start.append(len(words))

@@ -11,12 +11,11 @@ import numpy as np
 
 from captioner import overlay
 from captioner.caption import Caption
-from captioner.captioning import caption_of
 from captioner.data.caption_set import CaptionSet
 from captioner.files.atomic import write_atomically
 from captioner.images.reading import Picture, read
 from captioner.inference.backend import Backend
-from captioner.inference.search import Hypothesis
+from captioner.inference.search import Hypothesis, caption_of
 
 
 class Logger:

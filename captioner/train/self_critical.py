@@ -63,7 +63,7 @@ class SelfCritical:
     ) -> Draws:
         """Samples of the images at these positions of the corpus, with their advantages."""
         s = self.settings
-        how: dict[str, Any] = {"maximum_length": s.maximum_length, "generator": generator}
+        how: dict[str, Any] = {"max_length": s.max_length, "generator": generator}
         words, places = sample(
             *(self.decoder, annotations, self.vocabulary),
             captions=s.samples,
@@ -83,7 +83,7 @@ class SelfCritical:
         s = self.settings
         return loss(
             *(reading, drawn.advantages.flatten(), self.vocabulary),
-            maximum_length=s.maximum_length,
+            max_length=s.max_length,
             temperature=s.temperature,
             places_weight=places_weight,
         )
@@ -121,13 +121,13 @@ def sample(
     vocabulary: Vocabulary,
     *,
     captions: int,
-    maximum_length: int,
+    max_length: int,
     temperature: float = 1.0,
     greedy: bool = False,
     chosen: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Sentences, Tensor | None]:
-    """Captions of at most `maximum_length` words, and the places (B, K, C) that a hard model looked at.
+    """Captions of at most `max_length` words, and the places (B, K, C) that a hard model looked at.
 
     `chosen` (B, K) marks the rows that look at sampled places.
     """
@@ -137,7 +137,7 @@ def sample(
     words = torch.full((images, captions), vocabulary.start, device=device)
     done = torch.zeros_like(words, dtype=torch.bool)
     said, places = [], []
-    for time in range(maximum_length + 1):
+    for time in range(max_length + 1):
         noise = None
         if chosen is not None:
             noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
@@ -150,7 +150,7 @@ def sample(
         else:
             p = torch.softmax(logits / temperature, -1)
             words = draw(p, generator)
-        words = torch.where(done | (time == maximum_length), vocabulary.end, words)
+        words = torch.where(done | (time == max_length), vocabulary.end, words)
         said.append(words)
         if glance.place is not None:
             places.append(glance.place)
@@ -189,7 +189,7 @@ def loss(
     weights: Tensor,
     vocabulary: Vocabulary,
     *,
-    maximum_length: int,
+    max_length: int,
     temperature: float = 1.0,
     places_weight: float = 1.0,
 ) -> Tensor:
@@ -202,5 +202,5 @@ def loss(
     if reading.chosen is not None and reading.place is not None:
         log_s = torch.log(reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
         log_p = log_p + places_weight * log_s * reading.chosen.to(log_s.dtype)
-    free = reading.time < maximum_length  # the end after the last word that fits was not drawn
+    free = reading.time < max_length  # the end after the last word that fits was not drawn
     return -(weights[reading.row] * log_p * free).sum() / len(weights)

@@ -83,7 +83,7 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     return TrainingSetup(
         val_set,
         vocabulary,
-        Corpus.of(train_set, vocabulary, config.data.maximum_length),
+        Corpus.of(train_set, vocabulary, config.data.max_length),
         network,
         tail,
         {name: p for name, p in network.named_parameters() if p.requires_grad},

@@ -27,16 +27,6 @@ class Validated:
     samples: list[Hypothesis]  # the first few, with their attention
 
 
-def options(settings: ValidationSettings) -> SearchOptions:
-    """How validation searches; evaluating the run and its exported model do likewise."""
-    return SearchOptions(
-        beam=settings.beam,
-        length_power=settings.length_power,
-        max_length=settings.maximum_length,
-        repeat_penalty=settings.repeat_penalty,
-    )
-
-
 def validate(
     backend: TorchBackend, data: CaptionSet, grids: Grids, settings: ValidationSettings, world: World
 ) -> Validated:
@@ -46,7 +36,7 @@ def validate(
     samples: list[tuple[int, Hypothesis]] = []
     for start in range(0, len(mine), settings.batch):
         batch = mine[start : start + settings.batch]
-        for position, hypothesis in zip(batch, caption(backend, grids(batch), options(settings)), strict=True):
+        for position, hypothesis in zip(batch, caption(backend, grids(batch), settings.search), strict=True):
             found.append((int(position), backend.vocabulary.decode(hypothesis.words)))
             if position < settings.samples:
                 samples.append((int(position), hypothesis))

@@ -12,9 +12,10 @@ import onnx
 import pytest
 
 from captioner.bundle import storage as bundle
-from captioner.bundle.manifest import Decoding, Manifest
+from captioner.bundle.manifest import Manifest
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.onnx_backend import OnnxBackend
+from captioner.options import SearchOptions
 from tests.tiny_bundle import SIDE, write_model
 
 DECODING = {"beam": 3, "length_power": 1, "max_length": 20, "look": "expected", "repeat_penalty": 0}
@@ -33,7 +34,7 @@ def change(folder, **values) -> None:
 def test_what_is_written_is_loaded(model):
     loaded = bundle.load(model.folder)
     assert loaded == model
-    assert loaded.manifest.decoding == Decoding(beam=2, length_power=0.8, max_length=7)
+    assert loaded.manifest.decoding == SearchOptions(beam=2, length_power=0.8, max_length=7)
     assert loaded.vocabulary.words[4:6] == ("a", "cat")
 
 
@@ -100,10 +101,10 @@ def test_a_foreign_manifest_is_refused(tmp_path, content, said):
         ("scores", {"BLEU-4": True}, "BLEU-4 must be float"),
         ("licence", None, "licence must be str"),
         ("surprise", 1, "unknown entry surprise"),
-        ("decoding", DECODING | {"beam": 0}, "beam 0 is not in"),
-        ("decoding", {"beam": 3}, "length_power, look, max_length, repeat_penalty is missing"),
-        ("decoding", DECODING | {"repeat_penalty": -1}, r"repeat_penalty -1.0 is not in 0\.\.100"),
-        ("decoding", DECODING | {"repeat_penalty": "much"}, "repeat_penalty must be float"),
+        ("decoding", DECODING | {"beam": 0}, "beam 0 is too small"),
+        ("decoding", DECODING | {"beem": 3}, "unknown search option 'beem'"),
+        ("decoding", DECODING | {"repeat_penalty": -1}, "repeat_penalty -1.0 is too small"),
+        ("decoding", DECODING | {"repeat_penalty": "much"}, "repeat_penalty must be a number"),
         ("files", {"encoder.onnx": {"size": 1}}, "sha256 is missing"),
         ("files", {"/etc/passwd": {"size": 1, "sha256": "0" * 64}}, "not the name of a file"),
         ("files", {"../../x/encoder.onnx": {"size": 1, "sha256": "0" * 64}}, "not the name of a file"),
@@ -193,7 +194,7 @@ def test_models_are_found_by_name_and_by_path(model, tmp_path, monkeypatch):
     assert bundle.find(model.folder) == model.folder
     monkeypatch.chdir(tmp_path)
     assert bundle.find("./toy").resolve() == model.folder
-    assert ("toy", model.folder) in list(bundle.at_hand())
+    assert ("toy", model.folder) in list(bundle.available())
 
 
 def test_an_installed_captioner_finds_the_models_of_the_checkout_it_is_called_in(model, tmp_path, monkeypatch):
@@ -204,7 +205,7 @@ def test_an_installed_captioner_finds_the_models_of_the_checkout_it_is_called_in
     monkeypatch.chdir(checkout)
     assert bundle.find("toy").resolve() == checkout / "weights" / "toy"
     monkeypatch.setenv("CAPTIONER_WEIGHTS", str(checkout / "weights" / "toy" / "manifest.json"))  # no folder: no matter
-    assert "toy" in dict(bundle.at_hand())
+    assert "toy" in dict(bundle.available())
 
 
 def test_a_folder_that_is_gone_or_may_not_be_looked_into_hides_no_other_model(model, tmp_path, monkeypatch):
@@ -225,15 +226,15 @@ def test_a_folder_that_is_gone_or_may_not_be_looked_into_hides_no_other_model(mo
     assert bundle.find("toy") == model.folder
 
 
-def test_an_unknown_name_says_where_it_was_looked_for_and_what_there_is(model, tmp_path, monkeypatch):
+def test_an_unknown_name_is_told_with_the_search_path_and_the_nearest_name(model, tmp_path, monkeypatch):
     monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
-    with pytest.raises(UsageError, match=r"unknown model 'toi'.*Did you mean 'toy'.*Looked in") as raised:
+    with pytest.raises(UsageError, match=r"unknown model 'toi'.*Did you mean 'toy'.*Searched: ") as raised:
         bundle.find("toi")
     assert str(tmp_path) in str(raised.value)
 
 
 def test_without_any_model_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "shelves", lambda: [tmp_path])
+    monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path])
     with pytest.raises(UsageError, match="no model in any of"):
         bundle.find("default")
     with pytest.raises(UsageError, match="no such folder"):

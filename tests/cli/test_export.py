@@ -98,14 +98,14 @@ def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path
 def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(evaluation(run, "--beam", "2"))
     told = json.loads(evaluation(run))
-    told["search"]["look"] = "argmax"
-    (tmp_path / "look.json").write_text(json.dumps(told))
+    told["search"]["hard_attention"] = "argmax"
+    (tmp_path / "argmax.json").write_text(json.dumps(told))
     (tmp_path / "penalty.json").write_text(evaluation(run, "--repeat-penalty", "1.5"))
     (tmp_path / "no.json").write_text('{"scores": 3}')
     for name, why in (
-        ("other.json", "is of beam 2, length power"),
-        ("look.json", "look argmax; the bundle is searched with beam 1"),
-        ("penalty.json", "repeat penalty 1.5, look expected; the bundle is searched with beam 1"),
+        ("other.json", "beam 2 (bundle: 1)"),
+        ("argmax.json", "hard_attention argmax (bundle: expected)"),
+        ("penalty.json", "repeat_penalty 1.5 (bundle: 0.0)"),
         ("no.json", "is not what `captioner evaluate"),
     ):
         done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / name)

@@ -14,7 +14,7 @@ from tests.tiny_bundle import write_model
 
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "shelves", lambda: [tmp_path])
+    monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path])
     write_model(
         tmp_path / "one", training_data="COCO train", licence="Apache-2.0", scores={"BLEU-4": 28.5}, scored_on="val"
     )
@@ -47,6 +47,6 @@ def test_a_damaged_model_is_listed_with_the_reason(shelf):
 
 
 def test_without_models_it_says_where_it_looked(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "shelves", lambda: [tmp_path / "nowhere"])
+    monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path / "nowhere"])
     result = CliRunner().invoke(main, ["models"])
     assert "no models in" in result.output and "nowhere" in result.output

@@ -121,7 +121,7 @@ def test_two_models_stand_side_by_side_and_the_hard_one_shows_places(captioner, 
 
 
 def test_a_hard_model_that_used_the_expectation_still_shows_its_likeliest_places(captioner, photos, tmp_path):
-    captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz", "-m", "hard", "--look", "expected")
+    captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz", "-m", "hard", "--hard-attention", "expected")
     with np.load(tmp_path / "out" / "one.npz") as arrays:
         for alpha, (row, col) in zip(arrays["alpha"], arrays["cell"], strict=True):
             assert alpha[row, col] == alpha.max()

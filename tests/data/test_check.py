@@ -79,7 +79,7 @@ def test_a_cut_off_picture_is_found_by_decoding_and_the_findings_say_whether_tha
 def test_captions_that_are_empty_long_or_absent_are_found(sound: CaptionSet) -> None:
     path = sound.items[0].path
     findings = check(
-        with_item(sound, Item(8, path, (" . ", "a " * 11), "train"), Item(9, path, (), "train")), maximum_length=10
+        with_item(sound, Item(8, path, (" . ", "a " * 11), "train"), Item(9, path, (), "train")), max_length=10
     )
     train = findings.splits[0]
     assert train.empty_captions == (("8", " . "),)
@@ -89,7 +89,7 @@ def test_captions_that_are_empty_long_or_absent_are_found(sound: CaptionSet) -> 
 
 def test_ten_words_are_not_more_than_ten(sound: CaptionSet) -> None:
     data = with_item(sound, Item(9, sound.items[0].path, ("a " * 10,), "train"))
-    assert check(data, maximum_length=10).splits[0].long_captions == ()
+    assert check(data, max_length=10).splits[0].long_captions == ()
 
 
 def test_a_split_without_any_caption_is_an_error(sound: CaptionSet) -> None:

@@ -11,7 +11,7 @@ from captioner.caption import Caption, Word
 from captioner.evaluation.deletion import blank, deletion, most_attended, moved
 from captioner.inference.backend import Annotations, State, Step
 from captioner.inference.search import SearchOptions
-from captioner.options import Look
+from captioner.options import HardAttention
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 SIDE, GRID = 20, 5  # a tenth of 25 cells, rounded, is two
@@ -32,7 +32,7 @@ class Seer:
         cells = pixels.reshape(len(pixels), GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((2, 4, 5))
         return Annotations(cells.reshape(len(pixels), -1, 1), GRID, GRID)
 
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+    def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         white = annotations.values[:, 0, 0] > 250
         return State({"white": white}, {"none": np.zeros((len(white), 1, 1))})
 

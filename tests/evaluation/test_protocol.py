@@ -248,7 +248,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "encoder": {"weights": "none", "size": 64, "annotations": ["stage3"]},
             "features": {"folder": str(folder.parent / "cache")},
             "model": {"annotation_size": 16, "embedding_size": 24, "hidden_size": 24, "attention": {"size": 16}},
-            "training": {"validation": {"beam": 2, "length_power": 0.5, "maximum_length": 9, "repeat_penalty": 1.5}},
+            "training": {
+                "validation": {"search": {"beam": 2, "length_power": 0.5, "max_length": 9, "repeat_penalty": 1.5}}
+            },
         },
         "the test",
     )

@@ -18,10 +18,11 @@ import torch
 from safetensors import safe_open
 
 from captioner.bundle import storage as bundle
-from captioner.bundle.manifest import Decoding, EncoderRecord, Manifest
+from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.torch_backend import TorchBackend, load_backend, load_network
+from captioner.options import SearchOptions
 from tests.model.tiny_models import SHALLOW, VOCABULARY, make_network, noise_pixels
 
 GRAPHS = ("encoder.onnx", "begin.onnx", "decoder.onnx")
@@ -55,7 +56,7 @@ def made(request, tmp_path_factory) -> bundle.Bundle:
         ),
         training_data="nothing",
         licence="CC0-1.0",
-        decoding=Decoding(beam=2, length_power=0.8, max_length=7, look="expected"),
+        decoding=SearchOptions(beam=2, length_power=0.8, max_length=7, hard_attention="expected"),
         settings={
             "encoder": settings.model_dump(mode="json"),
             "model": network.decoder.settings.model_dump(mode="json"),
@@ -81,13 +82,13 @@ def test_annotations_are_torchs(both):
         assert np.abs(found - expected).max() < 1e-4 * max(1.0, float(np.abs(expected).max()))
 
 
-@pytest.mark.parametrize("look", ["expected", "argmax", "sampled"])
-def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, look):
+@pytest.mark.parametrize("hard_attention", ["expected", "argmax", "sampled"])
+def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, hard_attention):
     light = both[0]
     rng = np.random.default_rng(0)
     pixels = noise_pixels(4, light.image_size).numpy()
     encoded = light.encode(pixels)
-    states = [backend.begin(encoded, look, seed=3) for backend in both]
+    states = [backend.begin(encoded, hard_attention, seed=3) for backend in both]
     first = np.zeros((4, 5), np.int64)
     states = [backend.select(state, first) for backend, state in zip(both, states, strict=True)]
     seen = set()
@@ -99,7 +100,7 @@ def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, look):
             found, expected = getattr(ours, name), getattr(theirs, name)
             assert found.shape == expected.shape and found.dtype == expected.dtype == np.float32
             assert np.abs(found - expected).max() < 1e-4, name
-        assert (ours.cell is None) == (theirs.cell is None) == (look == "expected" or not light.hard)
+        assert (ours.cell is None) == (theirs.cell is None) == (hard_attention == "expected" or not light.hard)
         if ours.cell is not None:
             assert np.array_equal(ours.cell, theirs.cell) and ours.cell.dtype == theirs.cell.dtype
             seen |= set(ours.cell.flatten().tolist())
@@ -109,7 +110,7 @@ def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, look):
             backend.keep(backend.select(step.state, parents), kept)
             for backend, step in zip(both, (ours, theirs), strict=True)
         ]
-    if light.hard and look == "sampled":
+    if light.hard and hard_attention == "sampled":
         assert len(seen) > 3
 
 

@@ -64,31 +64,31 @@ def test_select_and_keep_reorder_the_state(soft):
     assert told[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-6)
 
 
-@pytest.mark.parametrize("look", ["expected", "argmax", "sampled"])
-def test_a_hard_model_looks_as_asked(hard, look):
+@pytest.mark.parametrize("hard_attention", ["expected", "argmax", "sampled"])
+def test_a_hard_model_looks_as_asked(hard, hard_attention):
     pixels = pictures(4)
     annotations, encoded = means(pixels), hard.encode(pixels)
     words = np.full((4, 1), VOCABULARY.start, np.int64)
-    noise = gumbel_noise(3, encoded.keys, 0, 1, 4) if look == "sampled" else 0
+    noise = gumbel_noise(3, encoded.keys, 0, 1, 4) if hard_attention == "sampled" else 0
     first = annotations.mean(1, keepdims=True)
     place = (np.log(numpy_step(parameters(), annotations, first, words)[1]) + noise).argmax(-1)
-    told = hard.step(hard.begin(encoded, look, seed=3), words)
-    mix = None if look == "expected" else lambda alpha: np.eye(4)[place]
+    told = hard.step(hard.begin(encoded, hard_attention, seed=3), words)
+    mix = None if hard_attention == "expected" else lambda alpha: np.eye(4)[place]
     truth, _, _ = numpy_step(parameters(), annotations, first, words, mix)
     assert told.log_probabilities == pytest.approx(truth, abs=1e-5)
-    assert told.cell is None if look == "expected" else np.array_equal(told.cell, place)
+    assert told.cell is None if hard_attention == "expected" else np.array_equal(told.cell, place)
 
 
 def test_a_hard_model_looks_its_own_way_by_default(hard):
     encoded = hard.encode(pictures(2))
     words = np.full((2, 1), VOCABULARY.start, np.int64)
-    default, argmax = (hard.step(hard.begin(encoded, look), words) for look in (None, "argmax"))
+    default, argmax = (hard.step(hard.begin(encoded, hard_attention), words) for hard_attention in (None, "argmax"))
     assert np.array_equal(default.log_probabilities, argmax.log_probabilities)
 
 
 def test_sampled_looks_are_the_pictures_own_and_change_with_the_seed(hard):
     pixels = pictures(6)
-    options = [SearchOptions(look="sampled", seed=seed) for seed in (0, 1)]
+    options = [SearchOptions(hard_attention="sampled", seed=seed) for seed in (0, 1)]
     one, other = (search(hard, hard.encode(pixels), each) for each in options)
     alone = [search(hard, hard.encode(pixels[i : i + 1]), options[0])[0] for i in range(6)]
     assert [[h.words for h in some] for some in one] == [[h.words for h in some] for some in alone]

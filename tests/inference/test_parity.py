@@ -98,8 +98,8 @@ def same(ours, theirs) -> None:
         SearchOptions(beam=4, groups=2, n_best=4, no_repeat=2),
         SearchOptions(beam=2, required=(("wordbc",), ("wordaa", "wordab")), max_length=8),
         SearchOptions(sample=True, n_best=2, seed=4, top_p=0.9),
-        SearchOptions(beam=3, look="argmax"),
-        SearchOptions(beam=3, look="sampled", seed=9),
+        SearchOptions(beam=3, hard_attention="argmax"),
+        SearchOptions(beam=3, hard_attention="sampled", seed=9),
     ],
     ids=["greedy", "beam", "groups", "required", "sample", "argmax", "sampled"],
 )

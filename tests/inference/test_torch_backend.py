@@ -46,16 +46,16 @@ def test_log_probabilities_are_normalised(soft):
 
 def test_a_soft_model_takes_the_expectation_whatever_is_asked(soft):
     encoded = soft.encode(PIXELS)
-    plain, asked = (soft.step(soft.begin(encoded, look), START) for look in (None, "argmax"))
+    plain, asked = (soft.step(soft.begin(encoded, hard_attention), START) for hard_attention in (None, "argmax"))
     assert asked.cell is None
     assert np.array_equal(plain.log_probabilities, asked.log_probabilities)
 
 
-@pytest.mark.parametrize("look", ["argmax", "sampled"])
-def test_a_hard_model_looks_as_asked(hard, look):
+@pytest.mark.parametrize("hard_attention", ["argmax", "sampled"])
+def test_a_hard_model_looks_as_asked(hard, hard_attention):
     encoded = hard.encode(PIXELS)
-    told = hard.step(hard.begin(encoded, look, seed=3), START)
-    noise = gumbel_noise(3, encoded.keys, 0, 1, 16) if look == "sampled" else 0
+    told = hard.step(hard.begin(encoded, hard_attention, seed=3), START)
+    noise = gumbel_noise(3, encoded.keys, 0, 1, 16) if hard_attention == "sampled" else 0
     assert np.array_equal(told.cell, (np.log(told.alpha) + noise).argmax(-1))
     expected = hard.step(hard.begin(encoded, "expected"), START)
     assert expected.cell is None
@@ -64,7 +64,7 @@ def test_a_hard_model_looks_as_asked(hard, look):
 
 def test_samples_belong_to_the_picture_and_change_with_the_seed(hard):
     def found(pixels: np.ndarray, seed: int) -> list[list[int]]:
-        options = SearchOptions(look="sampled", seed=seed)
+        options = SearchOptions(hard_attention="sampled", seed=seed)
         return [best[0].cells.tolist() for best in search(hard, hard.encode(pixels), options)]
 
     together = found(PIXELS, 0)

@@ -175,16 +175,16 @@ def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, enco
     assert losses[-1] < losses[0]
     made = bundled(network, tmp_path)
     light, heavy = OnnxBackend(made, threads=1), load_backend(made, "cpu")
-    looks = ("expected", "sampled") if network.decoder.hard else ("expected",)
-    for look in looks:
-        how = SearchOptions(beam=3, max_length=7, look=look)
+    kinds = ("expected", "sampled") if network.decoder.hard else ("expected",)
+    for hard_attention in kinds:
+        how = SearchOptions(beam=3, max_length=7, hard_attention=hard_attention)
         ours, theirs = (search(backend, backend.encode(pixels), how) for backend in (light, heavy))
         for (a, *_), (b, *_) in zip(ours, theirs, strict=True):
             assert a.words == b.words
             assert a.alphas == pytest.approx(b.alphas, abs=1e-4)
             assert a.gates == pytest.approx(b.gates, abs=1e-4)
             assert a.alphas.sum(1) == pytest.approx(1.0, abs=1e-4)
-            if look == "sampled":
+            if hard_attention == "sampled":
                 assert a.places is not None and b.places is not None and a.places.tolist() == b.places.tolist()
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from captioner.errors import UsageError
+from captioner.options import SearchOptions
 from captioner.train import config as configs
 from captioner.train.config import Config, dump, fields, load, parse
 from captioner.train.reference import reference
@@ -154,3 +155,31 @@ def test_the_page_names_every_setting_with_its_default() -> None:
         line = next(line for line in page.splitlines() if line.startswith(f"| `{path}` |"))
         assert str(field.description) in line
     assert "| `training.epochs` | 10 | whole number" in page
+
+
+def test_settings_of_the_first_version_are_read() -> None:
+    old = {
+        "data": {"train": [], "val": [], "maximum_length": 7},
+        "training": {
+            "scst": {"start_epoch": 0, "maximum_length": 8},
+            "validation": {"beam": 5, "length_power": 0.5, "maximum_length": 9, "repeat_penalty": 2.0},
+        },
+    }
+    config = configs.parse(old, "old")
+    assert config.training.scst is not None
+    assert (config.data.max_length, config.training.scst.max_length) == (7, 8)
+    assert config.training.validation.search == SearchOptions(
+        beam=5, length_power=0.5, max_length=9, repeat_penalty=2.0
+    )
+    assert configs.parse(yaml.safe_load(configs.dump(config)), "again") == config
+
+
+def test_validation_keeps_its_own_defaults_for_what_a_search_section_leaves_out() -> None:
+    raw = {"data": {"train": [], "val": []}, "training": {"validation": {"search": {"beam": 5}}}}
+    assert configs.parse(raw, "config").training.validation.search == SearchOptions(beam=5, length_power=0.7)
+
+
+def test_a_wrong_search_option_is_named() -> None:
+    raw = {"data": {"train": [], "val": []}, "training": {"validation": {"search": {"beem": 5}}}}
+    with pytest.raises(UsageError, match=r"validation.search: unknown search option .beem.. Did you mean .beam"):
+        configs.parse(raw, "config")

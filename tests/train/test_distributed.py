@@ -30,7 +30,7 @@ SAME = {
     "training__images": 8,
     "training__epochs": 3,
     "training__ema": 0.9,
-    "training__validation": {"beam": 2, "samples": 1, "maximum_length": 8},
+    "training__validation": {"samples": 1, "search": {"beam": 2, "max_length": 8}},
 }
 
 
@@ -94,7 +94,7 @@ told.with_suffix(".threads").write_text(" ".join(p.read_text() for p in Path("/p
 
 def test_two_processes_agree_on_all_weights_after_self_critical_steps(shapes: Path, tmp_path: Path) -> None:
     """Each draws captions of its own images, and the tail runs outside of what is spread over the processes."""
-    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6}
     how = {**SAME, "training__epochs": 1, "training__scst": scst}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **how)
     (tmp_path / "learn.py").write_text(LEARN_AND_TELL)

@@ -105,7 +105,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
         looks = {"places": table, "chosen": torch.ones(1, len(every), dtype=torch.bool)}
     reading = decoder(image(), inputs, targets, lengths, **looks)
     weights = reward * p.detach() * len(every)  # the loss is a mean over captions
-    estimate = loss(reading, weights, VOCABULARY, maximum_length=longest, temperature=heat)
+    estimate = loss(reading, weights, VOCABULARY, max_length=longest, temperature=heat)
     found = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
     compared = 0
     for mine, theirs in zip(found, exact, strict=True):
@@ -121,7 +121,7 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
     count = 6000
     chosen = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
-    how: dict[str, Any] = {"captions": count, "maximum_length": 2, "temperature": heat}
+    how: dict[str, Any] = {"captions": count, "max_length": 2, "temperature": heat}
     drawn, places = sample(decoder, image(), VOCABULARY, chosen=chosen, generator=generator, **how)
     assert (places is not None) == hard
     said = [tuple(words) for words in drawn[0]]
@@ -136,7 +136,7 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
 
 def test_greedy_is_the_likeliest_word_each_time() -> None:
     decoder = tiny()
-    words = sample(decoder, image(), VOCABULARY, captions=1, maximum_length=3, greedy=True)[0][0][0]
+    words = sample(decoder, image(), VOCABULARY, captions=1, max_length=3, greedy=True)[0][0][0]
     shared, own = decoder.begin(image())
     last, expected = VOCABULARY.start, []
     for _ in range(3):
@@ -185,9 +185,7 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
     }
     decoder = Decoder(ModelSettings.model_validate(settings), 6, len(WORDS)).eval()
     corpus, annotations = toy()
-    scst = SelfCriticalSettings.model_validate(
-        {"start_epoch": 0, "samples": 8, "baseline": baseline, "maximum_length": 6}
-    )
+    scst = SelfCriticalSettings.model_validate({"start_epoch": 0, "samples": 8, "baseline": baseline, "max_length": 6})
     critic = SelfCritical(scst, decoder, WORDS, corpus)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=0.03)
     generator = torch.Generator().manual_seed(0)
@@ -204,7 +202,7 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
     early, late = np.mean(rewards[:3]), np.mean(rewards[-10:])  # it learns within ten steps
     assert late > 3 * early
     assert late > 1.0
-    said, _ = sample(decoder, annotations, WORDS, captions=1, maximum_length=6, greedy=True)
+    said, _ = sample(decoder, annotations, WORDS, captions=1, max_length=6, greedy=True)
     hits = [colour in WORDS.decode(words[0]).split() for colour, words in zip(COLOURS, said, strict=True)]
     assert sum(hits) >= 3
 
@@ -221,7 +219,7 @@ def test_draws_keep_together_when_the_longest_comes_first() -> None:
     for drawn in (came, first):
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
         reading = decoder(image(), *batch, chosen=drawn.chosen, places=drawn.places)
-        losses.append(float(loss(reading, drawn.advantages.flatten(), VOCABULARY, maximum_length=2).detach()))
+        losses.append(float(loss(reading, drawn.advantages.flatten(), VOCABULARY, max_length=2).detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
@@ -271,7 +269,7 @@ def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monk
 
     monkeypatch.setattr(Encoder, "tail", spy)
     monkeypatch.setattr(Trainer, "_critical_loss", spy_loss)
-    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6}
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
     start(config, folder=tmp_path / "run", device="cpu")
@@ -313,7 +311,7 @@ def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_as
 
     monkeypatch.setattr(Trainer, "_read", spy)
     monkeypatch.setattr(SelfCritical, "draw", spy_draw)
-    scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": dropout}
+    scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "max_length": 6, "dropout": dropout}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     start(config, folder=tmp_path / "run", device="cpu")
     rows = [row for row in tiny_run.read_metrics(tmp_path / "run") if "validation" not in row]
@@ -359,7 +357,7 @@ def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(d
 
 @pytest.mark.skipif(not works_on_cpu("bfloat16"), reason="bfloat16 ends in an illegal instruction on this processor")
 def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shapes: Path, tmp_path: Path) -> None:
-    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "maximum_length": 6, "dropout": True}
+    scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6, "dropout": True}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3", "training__tune": {"depthwise": False}}
     config = tiny_run.write_config(
         tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, training__precision="bfloat16", **how

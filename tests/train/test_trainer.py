@@ -60,7 +60,7 @@ def plain_descent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_folder_holds_all_that_is_promised(shapes: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    _, rows = run(shapes, folder, training__validation={"samples": 1, "beam": 2, "maximum_length": 8})
+    _, rows = run(shapes, folder, training__validation={"samples": 1, "search": {"beam": 2, "max_length": 8}})
     assert [row["step"] for row in rows] == [4, 4, 8, 8]
     assert [row["epoch"] for row in rows] == [1, 1, 2, 2]
     assert set(rows[0]) == {"step", "epoch", "rate", "nll", "gradient", "loss", "coverage", "entropy"}
@@ -97,7 +97,7 @@ def test_a_run_memorises_what_it_is_shown(tmp_path: Path) -> None:
         training__epochs=60,
         training__images=8,
         training__optimizer={"learning_rate": 0.01},
-        training__validation={"every": 60, "beam": 1, "samples": 0, "maximum_length": 20},
+        training__validation={"every": 60, "samples": 0, "search": {"beam": 1, "max_length": 20}},
     )
     assert rows[-2]["nll"] < 0.05
     assert rows[-1]["validation"]["BLEU-4"] > 95

@@ -49,7 +49,7 @@ def settings(data: Path, **changes: Any) -> dict[str, Any]:
             "checkpoint_every": 3,
             "optimizer": {"learning_rate": 0.003},
             "schedule": {"warmup": 2},
-            "validation": {"beam": 1, "samples": 0, "maximum_length": 8},
+            "validation": {"samples": 0, "search": {"beam": 1, "max_length": 8}},
         },
     }
     for path, value in changes.items():

@@ -11,9 +11,10 @@ import numpy as np
 
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search.constraints import Constraints
-from captioner.options import Hypothesis, SearchOptions, normalised
+from captioner.inference.search.hypothesis import Hypothesis, caption_of, normalized
+from captioner.options import SearchOptions
 
-__all__ = ["Hypothesis", "SearchOptions", "force", "search"]
+__all__ = ["Hypothesis", "SearchOptions", "caption_of", "force", "search"]
 
 
 def search(backend: Backend, annotations: Annotations, options: SearchOptions | None = None) -> list[list[Hypothesis]]:
@@ -43,7 +44,7 @@ def force(
     """What the model makes of given captions: word numbers, without start and end, some for each image.
 
     An unknown word is read as `<unk>` and costs its probability. Of the options, only the length
-    normalisation and the look count.
+    normalization, `hard_attention` and the seed count.
     """
     options = options or SearchOptions()
     images = len(annotations.values)
@@ -58,7 +59,7 @@ def force(
     for i, some in enumerate(captions):
         for k, words in enumerate(some):
             targets[i, k, : len(words)] = words
-    state = backend.begin(annotations, options.look, options.seed)
+    state = backend.begin(annotations, options.hard_attention, options.seed)
     state = backend.select(state, np.zeros((images, width), np.int64))
     last = np.full((images, width), vocabulary.start, np.int64)
     log_probabilities, alphas, gates, cells = [], [], [], []
@@ -78,7 +79,7 @@ def force(
         return Hypothesis(
             words=tuple(int(word) for word in captions[i][k]),
             ended=True,
-            score=normalised(float(table[i, k, :n].sum(dtype=np.float64)), n, options.length_power),
+            score=normalized(float(table[i, k, :n].sum(dtype=np.float64)), n, options.length_power),
             log_probabilities=table[i, k, :n],
             alphas=maps[i, k, :n],
             gates=gate[i, k, :n],

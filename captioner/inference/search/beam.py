@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from captioner.errors import CaptionerError
 from captioner.inference.backend import Annotations, Backend, Step
 from captioner.inference.search.constraints import Constraints
+from captioner.inference.search.hypothesis import Hypothesis
 from captioner.inference.search.trail import Leaf, Trail
-from captioner.options import Hypothesis, SearchOptions
+from captioner.options import SearchOptions
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -40,7 +41,7 @@ def beam_search(
     """The n best captions of each image."""
     images = len(annotations.values)
     beam = _Beam(images, options, constraints)
-    state = backend.begin(annotations, options.look, options.seed)
+    state = backend.begin(annotations, options.hard_attention, options.seed)
     words = np.full((images, 1), backend.vocabulary.start, np.int64)
     for time in range(options.max_length + 1):
         step = backend.step(state, words)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.inference.backend import Step
-from captioner.options import Hypothesis, normalised
+from captioner.inference.search.hypothesis import Hypothesis, normalized
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Trail:
     def leaf(self, image: int, slot: int, time: int, total: float, end: float | None) -> Leaf:
         """The hypothesis in `slot` before step `time`, of `total` log-probability, ended there or cut."""
         length = time + (end is not None)
-        return Leaf(image, slot, time, normalised(total + (end or 0.0), length, self.power), end)
+        return Leaf(image, slot, time, normalized(total + (end or 0.0), length, self.power), end)
 
     def words(self, leaf: Leaf) -> tuple[int, ...]:
         return tuple(int(stage.words[row, slot]) for stage, row, slot, _ in self._way(leaf))

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search.constraints import Constraints
+from captioner.inference.search.hypothesis import Hypothesis
 from captioner.inference.search.trail import Leaf, Trail
-from captioner.options import Hypothesis, SearchOptions
+from captioner.options import SearchOptions
 
 
 def draw(
@@ -31,7 +32,9 @@ def draw(
     live = np.ones((images, n), np.bool_)
     sums = np.zeros((images, n))
     said = np.zeros((images, n, 0), np.int64)
-    state = backend.select(backend.begin(annotations, options.look, options.seed), np.zeros((images, n), np.int64))
+    state = backend.select(
+        backend.begin(annotations, options.hard_attention, options.seed), np.zeros((images, n), np.int64)
+    )
     words = np.full((images, n), backend.vocabulary.start, np.int64)
     same = np.arange(n)
     for time in range(options.max_length + 1):

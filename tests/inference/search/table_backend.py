@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from captioner.inference.backend import Annotations, State, Step
-from captioner.options import Look
+from captioner.options import HardAttention
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 CELLS = 4
@@ -37,7 +37,7 @@ class TableBackend:
     def encode(self, pixels):
         return images(*pixels[:, 0, 0, 0])
 
-    def begin(self, annotations: Annotations, look: Look | None = None, seed: int = 0) -> State:
+    def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         number = annotations.values[:, 0, 0].astype(np.int64)
         return State({"image": number}, {"words": np.zeros((len(number), 1, 0), np.int64)})
 

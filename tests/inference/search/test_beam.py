@@ -188,12 +188,12 @@ def test_largest_agrees_with_a_full_sort():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"beam": 0}, "beam of 0"),
+        ({"beam": 0}, "beam 0 is too small"),
         ({"n_best": 4}, "needs a beam of 4"),
         ({"beam": 4, "groups": 3}, "3 equal groups"),
         ({"min_length": 9, "max_length": 5}, "at least 9 and at most 5"),
         ({"sample": True, "temperature": 0}, "temperature"),
-        ({"top_p": 0}, "top-p"),
+        ({"top_p": 0}, "top_p"),
     ],
 )
 def test_a_wrong_option_is_named(wrong, said):

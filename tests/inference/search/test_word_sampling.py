@@ -82,5 +82,5 @@ def test_each_word_carries_the_map_of_its_own_step():
 
 
 def test_required_words_and_sampling_exclude_each_other():
-    with pytest.raises(UsageError, match="beam search, not by sampling"):
+    with pytest.raises(UsageError, match="required words need beam search"):
         SearchOptions(sample=True, required=(("a",),))
