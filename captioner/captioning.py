@@ -50,17 +50,18 @@ _Part = tuple[list[Picture | Failure], Annotations | None]  # some pictures, and
 class Captioner:
     """A model ready to caption pictures.
 
-    >>> import numpy as np
-    >>> from captioner import Captioner
-    >>> captioner = Captioner.load()
-    >>> grey = np.full((120, 160, 3), 128, np.uint8)
-    >>> caption = captioner(grey, beam=3)
-    >>> caption.text == " ".join(word.text for word in caption.words)
-    True
-    >>> caption.words[0].alpha.shape == (captioner.backend.rows, captioner.backend.cols)
-    True
-    >>> [len(some.alternatives) for some in captioner([grey, grey], n_best=2)]
-    [1, 1]
+    Examples:
+        >>> import numpy as np
+        >>> from captioner import Captioner
+        >>> captioner = Captioner.load()
+        >>> grey = np.full((120, 160, 3), 128, np.uint8)
+        >>> caption = captioner(grey, beam=3)
+        >>> caption.text == " ".join(word.text for word in caption.words)
+        True
+        >>> caption.words[0].alpha.shape == (captioner.backend.rows, captioner.backend.cols)
+        True
+        >>> [len(some.alternatives) for some in captioner([grey, grey], n_best=2)]
+        [1, 1]
     """
 
     def __init__(

@@ -67,9 +67,9 @@ def test_the_config_that_the_guide_gives_for_going_on_from_the_default_model_fit
     from captioner.train import config
     from captioner.train.setup import first_encoder
 
-    guide = (ROOT / "docs" / "training.md").read_text(encoding="utf-8").partition("## On your own pictures")[2]
+    guide = (ROOT / "docs" / "train-your-photos.md").read_text(encoding="utf-8")
     first, second = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[:2]
-    settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/training.md")
+    settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/train-your-photos.md")
     assert settings.training.start_from == Path("weights/default")
     found = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
     first_encoder(settings.model_copy(update={"training": found}))

@@ -19,7 +19,7 @@ from captioner.metrics.means import Mean, mean_of
 Map = NDArray[np.float64]  # (rows, cols), sums to 1
 
 # Maps that stand still: from a word to the next, less than this part of the attention moves. A model whose scores
-# do not depend on what was said has exactly 0; trained models here have 0.2 to 0.7 (docs/evaluation.md).
+# do not depend on what was said has exactly 0; trained models here have 0.2 to 0.7 (docs/evaluate.md).
 STILL = 0.05
 
 
