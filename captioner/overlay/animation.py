@@ -9,17 +9,17 @@ from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
 from captioner.overlay import heat, lettering
-from captioner.overlay.canvas import Colour
+from captioner.overlay.canvas import Color
 from captioner.overlay.heat import Style
 from captioner.overlay.sheet import columns
 
 LONG_SIDE = 480
 FIRST, WORD, LAST = 1400, 800, 1800  # milliseconds
 SIZE, LINE, PAD = 20, 30, 14
-PAPER: Colour = (255, 255, 255)
-INK: Colour = (22, 24, 29)
-FAINT: Colour = (110, 114, 124)
-GLOW: Colour = (255, 221, 120)
+PAPER: Color = (255, 255, 255)
+INK: Color = (22, 24, 29)
+FAINT: Color = (110, 114, 124)
+GLOW: Color = (255, 221, 120)
 
 
 def animation(caption: Caption, style: Style | None = None) -> bytes:
@@ -32,14 +32,14 @@ def animation_of(captions: Sequence[tuple[str, Caption]], style: Style | None = 
     style = style or Style()
     top = heat.top_of_scale(*(caption for _, caption in captions))
     tracks = [_Track(name, caption, top, style) for name, caption in captions]
-    colours = _palette(style)
+    colors = _palette(style)
     first = _beside([track.frame(-1) for track in tracks])
     frames = [first.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.FLOYDSTEINBERG)]
     reached = [-1] * len(tracks)
     for column in columns([caption for _, caption in captions]):
         reached = [at + (word is not None) for at, word in zip(reached, column, strict=True)]
         frame = _beside([track.frame(at) for track, at in zip(tracks, reached, strict=True)])
-        frames.append(frame.quantize(palette=colours, dither=Image.Dither.FLOYDSTEINBERG))
+        frames.append(frame.quantize(palette=colors, dither=Image.Dither.FLOYDSTEINBERG))
     buffer = io.BytesIO()
     times = [FIRST] + [WORD] * (len(frames) - 1)
     times[-1] = LAST
@@ -58,7 +58,7 @@ def _beside(parts: Sequence[Image.Image]) -> Image.Image:
 
 
 def _palette(style: Style) -> Image.Image:
-    """256 colours made for these frames: one chosen by frequency would draw a small bright spot as one blot."""
+    """256 colors made for these frames: one chosen by frequency would draw a small bright spot as one blot."""
     text = [
         tuple(round(a + (b - a) * t / 5) for a, b in zip(ink, paper, strict=True))
         for ink, paper in ((INK, PAPER), (FAINT, PAPER), (INK, GLOW))
@@ -66,7 +66,7 @@ def _palette(style: Style) -> Image.Image:
     ]
     chosen = [*heat.palette(style, levels=26, greys=9), *text, (0, 0, 0)]
     image = Image.new("P", (1, 1))
-    image.putpalette([part for colour in chosen[:256] for part in colour])
+    image.putpalette([part for color in chosen[:256] for part in color])
     return image
 
 

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from captioner.overlay import lettering
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 
 class Canvas(Protocol):
@@ -16,9 +16,9 @@ class Canvas(Protocol):
 
     density: float  # pixels a point for the pictures on it
 
-    def text(self, x: float, y: float, text: str, size: int, colour: Colour) -> None: ...
+    def text(self, x: float, y: float, text: str, size: int, color: Color) -> None: ...
 
-    def box(self, x: float, y: float, width: float, height: float, fill: Colour) -> None: ...
+    def box(self, x: float, y: float, width: float, height: float, fill: Color) -> None: ...
 
     def picture(self, x: float, y: float, width: float, height: float, image: Image.Image) -> None: ...
 
@@ -31,11 +31,11 @@ class Raster:
         self.image = Image.new("RGB", (round(width * density), round(height * density)), (255, 255, 255))
         self._draw = ImageDraw.Draw(self.image)
 
-    def text(self, x: float, y: float, text: str, size: int, colour: Colour) -> None:
+    def text(self, x: float, y: float, text: str, size: int, color: Color) -> None:
         drawn, font = lettering.fitting(text, round(size * self.density))
-        self._draw.text((x * self.density, y * self.density), drawn, fill=colour, font=font, anchor="ls")
+        self._draw.text((x * self.density, y * self.density), drawn, fill=color, font=font, anchor="ls")
 
-    def box(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
+    def box(self, x: float, y: float, width: float, height: float, fill: Color) -> None:
         left, top = round(x * self.density), round(y * self.density)
         right, bottom = round((x + width) * self.density), round((y + height) * self.density)
         if right > left and bottom > top:

@@ -1,4 +1,4 @@
-"""Laying an attention map over a picture, in the colours of the ramp and on a stated scale."""
+"""Laying an attention map over a picture, in the colors of the ramp and on a stated scale."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Style:
 
 
 def top_of_scale(*captions: Caption) -> float:
-    """The density drawn in the lightest colour: the highest of any word, one scale for all of them."""
+    """The density drawn in the lightest color: the highest of any word, one scale for all of them."""
     return max(LEAST_TOP, geometry.peak([word.alpha for caption in captions for word in caption.words]))
 
 
@@ -56,7 +56,7 @@ def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
 
 
 def mute(image: Image.Image) -> Image.Image:
-    """The picture in grey of middling contrast, so that colour tells attention and nothing else."""
+    """The picture in grey of middling contrast, so that color tells attention and nothing else."""
     return image.convert("L").point(_MUTED).convert("RGB")
 
 
@@ -86,7 +86,7 @@ def legend(width: int, height: int, style: Style) -> Image.Image:
 
 
 def palette(style: Style, levels: int, greys: int) -> list[tuple[int, int, int]]:
-    """The colours that painted pictures are made of: so many levels of attention over so many greys."""
+    """The colors that painted pictures are made of: so many levels of attention over so many greys."""
     over = np.linspace(_MUTED[0], _MUTED[255], greys).astype(np.uint8)
     muted = Image.fromarray(np.repeat(over[:, None], levels, axis=1)).convert("RGB")
     heat = Image.fromarray(np.repeat(np.linspace(0, 255, levels).astype(np.uint8)[None], greys, axis=0))
@@ -95,11 +95,11 @@ def palette(style: Style, levels: int, greys: int) -> list[tuple[int, int, int]]
 
 
 def _laid_over(muted: Image.Image, heat: Image.Image, opacity: float) -> Image.Image:
-    """Levels of attention (a picture of mode L) in the ramp's colours over a picture."""
+    """Levels of attention (a picture of mode L) in the ramp's colors over a picture."""
     cover = heat.point(_cover(opacity))
-    coloured = heat.copy()
-    coloured.putpalette(colors.COLOR_MAP.tobytes())  # which makes it a picture of mode P
-    return Image.composite(coloured.convert("RGB"), muted, cover)
+    colored = heat.copy()
+    colored.putpalette(colors.COLOR_MAP.tobytes())  # which makes it a picture of mode P
+    return Image.composite(colored.convert("RGB"), muted, cover)
 
 
 def _cover(opacity: float) -> list[int]:
@@ -109,7 +109,7 @@ def _cover(opacity: float) -> list[int]:
 
 
 def mark(image: Image.Image, place: tuple[int, int], rows: int, cols: int) -> None:
-    """Outline a cell in black on white, which shows on every colour of the ramp."""
+    """Outline a cell in black on white, which shows on every color of the ramp."""
     width, height = image.size
     thick = max(1, round(min(width, height) / 160))
     left, top, right, bottom = (

@@ -20,6 +20,7 @@ from captioner.overlay.animation import animation_of
 from captioner.overlay.arrays import arrays_npz
 from captioner.overlay.heat import Style
 from captioner.overlay.page import page_of
+from captioner.overlay.pdf import check_installed
 from captioner.overlay.sheet import comparison, comparison_pdf, comparison_svg
 from captioner.overlay.stills import spelled, words_png
 
@@ -44,6 +45,8 @@ def check_formats(names: Iterable[str]) -> tuple[str, ...]:
     for name in asked:
         if name not in FORMATS:
             raise unknown("format", name, FORMATS)
+    if "pdf" in asked:
+        check_installed()
     return tuple(name for name in FORMATS if name in asked)
 
 

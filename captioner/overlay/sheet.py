@@ -17,16 +17,16 @@ from PIL import Image
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
 from captioner.overlay import heat, lettering
-from captioner.overlay.canvas import Canvas, Colour, Raster
+from captioner.overlay.canvas import Canvas, Color, Raster
 from captioner.overlay.heat import Style
 from captioner.overlay.pdf import Pdf
 from captioner.overlay.svg import Svg
 
-INK: Colour = (22, 24, 29)
-FAINT: Colour = (88, 92, 102)
-TRACK: Colour = (226, 228, 233)
-PROBABILITY: Colour = (0, 90, 156)
-GATE: Colour = (176, 84, 0)
+INK: Color = (22, 24, 29)
+FAINT: Color = (88, 92, 102)
+TRACK: Color = (226, 228, 233)
+PROBABILITY: Color = (0, 90, 156)
+GATE: Color = (176, 84, 0)
 
 MARGIN, GAP = 28, 18
 SIDE = 232  # a panel has about this side squared of area
@@ -117,7 +117,7 @@ class _Layout:
 class _Line:
     text: str
     size: int
-    colour: Colour
+    color: Color
     height: int  # from the line before
 
 
@@ -153,7 +153,7 @@ def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, 
     y: float = MARGIN
     for line in header:
         y += line.height
-        page.text(MARGIN + indent, y - 8, line.text, line.size, line.colour)
+        page.text(MARGIN + indent, y - 8, line.text, line.size, line.color)
     y = MARGIN + head + GAP
 
     original = _fit(original, layout.panel, page.density)
@@ -197,12 +197,12 @@ def _header(captions: Named, room: float) -> list[_Line]:
 
 def _label(page: Canvas, x: float, y: float, width: float, word: Word) -> None:
     page.text(x, y + 22, lettering.shorten(word.text, 19, width), 19, INK)
-    for line, (name, value, colour) in enumerate((("p", word.probability, PROBABILITY), ("gate", word.gate, GATE))):
+    for line, (name, value, color) in enumerate((("p", word.probability, PROBABILITY), ("gate", word.gate, GATE))):
         below = y + 41 + 16 * line
         length = width - 34 - 36
         page.text(x, below, name, 12, FAINT)
         page.box(x + 34, below - 7, length, 6, TRACK)
-        page.box(x + 34, below - 7, length * min(max(value, 0.0), 1.0), 6, colour)
+        page.box(x + 34, below - 7, length * min(max(value, 0.0), 1.0), 6, color)
         page.text(x + width - 30, below, f"{value:.2f}", 12, INK)
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from PIL import Image
 
-from captioner.overlay.canvas import Colour
+from captioner.overlay.canvas import Color
 
 
 def embed(image: Image.Image, quality: int = 88) -> str:
@@ -27,10 +27,10 @@ class Svg:
         self._width, self._height, self._title = width, height, title
         self._parts: list[str] = []
 
-    def text(self, x: float, y: float, text: str, size: int, colour: Colour) -> None:
-        self._parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{_hex(colour)}">{_xml(text)}</text>')
+    def text(self, x: float, y: float, text: str, size: int, color: Color) -> None:
+        self._parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{_hex(color)}">{_xml(text)}</text>')
 
-    def box(self, x: float, y: float, width: float, height: float, fill: Colour) -> None:
+    def box(self, x: float, y: float, width: float, height: float, fill: Color) -> None:
         self._parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{_hex(fill)}"/>')
 
     def picture(self, x: float, y: float, width: float, height: float, image: Image.Image) -> None:
@@ -56,8 +56,8 @@ class Svg:
         )
 
 
-def _hex(colour: Colour) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
+def _hex(color: Color) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*color)
 
 
 def _xml(text: str) -> str:

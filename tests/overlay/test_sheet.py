@@ -1,7 +1,6 @@
 import base64
 import dataclasses
 import io
-import re
 import xml.etree.ElementTree as ElementTree
 import zlib
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from captioner.caption import Caption, Word
-from captioner.overlay import comparison, comparison_svg, sheet, sheet_pdf, sheet_svg
+from captioner.overlay import comparison, comparison_svg, sheet, sheet_svg
 from captioner.overlay.heat import Style
 from captioner.overlay.sheet import MARGIN, columns
 from tests.overlay.handmade_captions import caption, flat
@@ -99,28 +98,7 @@ def test_names_with_markup_and_control_characters_stay_text():
     document.encode("utf-8", "strict")
     assert any("<script>" in text for text in texts(document))
     assert ElementTree.fromstring(document).find(f"{SVG}script") is None
-    sheet_pdf(caption("a (b) dog\\", name=name))
     sheet(caption("a <b> dog", name=name))
-
-
-def test_a_pdf_is_found_through_its_own_table_and_its_text_can_be_searched():
-    made = caption("a dog (black) runs", name="été.jpg")
-    document = sheet_pdf(made)
-    table = int(re.search(rb"startxref\n(\d+)", document)[1])
-    assert document[table:].startswith(b"xref")
-    starts = [int(start) for start in re.findall(rb"(\d{10}) 00000 n", document[table:])]
-    assert len(starts) == 5 + (1 + 4 + 1) + 1  # structure, pictures, information
-    for number, start in enumerate(starts, 1):
-        assert document[start:].startswith(b"%d 0 obj" % number)
-    for length, content in re.findall(rb"/Length (\d+) >>\nstream\n(.*?)\nendstream", document, re.DOTALL):
-        assert int(length) == len(content)
-    assert b"(a dog \\(black\\) runs) Tj" in document
-    assert "(été.jpg) Tj".encode("cp1252") in document
-
-
-def test_letters_that_helvetica_lacks_are_drawn_in_the_pdf():
-    plain, other = sheet_pdf(caption("a dog")), sheet_pdf(caption("a собака"))
-    assert other.count(b"/Subtype /Image") > plain.count(b"/Subtype /Image")
 
 
 word = st.sampled_from(["a", "the", "man", "dog", "holding", "slice", "of", "pizza", "red"])
