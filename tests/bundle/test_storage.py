@@ -120,6 +120,13 @@ def test_a_wrong_entry_is_named(model, key, value, said):
         bundle.load(model.folder)
 
 
+def test_a_model_card_may_be_edited(model):
+    (model.folder / "README.md").write_text("# A toy, described better\n")
+    assert bundle.load(model.folder).manifest == model.manifest
+    (model.folder / "README.md").unlink()
+    bundle.load(model.folder)
+
+
 def test_a_link_out_of_the_folder_is_not_followed(model, tmp_path):
     path = model.folder / "decoder.onnx"
     moved = tmp_path / "elsewhere.onnx"
