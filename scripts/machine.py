@@ -1,4 +1,4 @@
-"""What machine figures were measured on."""
+"""Names the hardware that a benchmark ran on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """As the system names it."""
+    """The processor's model name."""
     info = Path("/proc/cpuinfo")
-    if info.exists() and (found := re.search(r"model name\s*:\s*(.+)", info.read_text())):
-        return found[1].strip()
+    if info.exists() and (match := re.search(r"model name\s*:\s*(.+)", info.read_text())):
+        return match[1].strip()
     return platform.processor() or platform.machine()
 
 
@@ -20,6 +20,6 @@ def hardware() -> str:
     return f"{processor()}, {os.cpu_count()} processors"
 
 
-def hardware_in_a_name() -> str:
-    """The same for names of files."""
+def hardware_slug() -> str:
+    """The hardware as part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", hardware().lower()).strip("-")
