@@ -1,4 +1,4 @@
-"""scripts/bench_train, in small: both loops compute the same loss, and every part gives its figures."""
+"""scripts/bench_train --quick: both loops compute the same loss, and every part gives its figures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "bench_train"
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads a process's memory from /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
 
-def test_every_part_measures_and_the_figures_are_written_with_the_hardware_in_the_name(tmp_path: Path) -> None:
+def test_every_part_writes_figures_to_a_file_named_after_the_hardware(tmp_path: Path) -> None:
     command = [sys.executable, SCRIPT, "--quick", "--threads", "1", "--rounds", "1", "--csv", tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
@@ -31,14 +31,14 @@ def test_every_part_measures_and_the_figures_are_written_with_the_hardware_in_th
     assert figures["ratio, frozen encoder"] == pytest.approx(
         figures["captioner train, frozen encoder, annotations cached"] / figures["plain loop"], rel=0.01
     )
-    shares = [figures[f"{part}, annotations cached"] for part in ("  forward", "  backward", "  optimiser")]
+    shares = [figures[f"{part}, annotations cached"] for part in ("  forward", "  backward", "  optimizer")]
     assert sum(shares) + figures["own share of an epoch, annotations cached"] == pytest.approx(100, abs=0.1)
     assert len([name for name in figures if name.startswith("private memory after epoch")]) == 6
     assert figures["feature files, 900 images"] > 2.5 * figures["feature files, 300 images"]
     assert abs(figures["private memory, growth from few to many"]) < 20
 
 
-def test_a_part_that_isn_t_there_is_named() -> None:
+def test_an_unknown_part_is_named_with_the_known_ones() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--only", "sped"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "no such part: sped; there are speed, share, epochs, scale" in done.stderr

@@ -1,0 +1,120 @@
+"""Speed of training against the plain loop, and the share of an epoch outside the network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from captioner.model import loss as objective
+from captioner.train import checkpoint
+from captioner.train import config as configs
+from captioner.train.trainer import ForwardPass, Trainer
+from training_benchmark.plain_loop import PlainLoop
+from training_benchmark.sizes import Figure, Sizes
+from training_benchmark.trainer_run import TrainerRun
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def measure_speed(sizes: Sizes, threads: int, rounds: int) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        frozen = TrainerRun(folder, sizes, threads, "frozen")
+        tail = TrainerRun(folder, sizes, threads, "tail", tail=sizes.stages[0])
+        tuned = TrainerRun(folder, sizes, threads, "tuned", tail=sizes.stages[0], tuned=True)
+        plain = PlainLoop(frozen, sizes)
+        yield Figure("difference of the two losses, same weights", plain.difference(frozen), "nats per caption")
+        best = dict.fromkeys(("frozen", "tail", "tuned", "plain"), 0.0)
+        for _ in range(rounds):
+            for name, run in (("frozen", frozen), ("tail", tail), ("tuned", tuned)):
+                best[name] = max(best[name], run.epoch())
+            best["plain"] = max(best["plain"], plain.train(sizes.plain_steps))
+        for run in (frozen, tail, tuned):
+            run.close()
+        best["processes"] = speed_of_processes(frozen, folder, threads)
+    captions = 8 * sizes.pictures * sizes.captions_per_image
+    with_encoding = captions / (captions / best["frozen"] + frozen.encoding_seconds)
+    yield Figure("plain loop", best["plain"], "captions/s")
+    yield Figure("captioner train, frozen encoder, annotations cached", best["frozen"], "captions/s")
+    yield Figure(f"the same, {threads} processes of one thread", best["processes"], "captions/s")
+    yield Figure("captioner train, frozen tail run in the loop", best["tail"], "captions/s")
+    yield Figure("captioner train, tail tuned", best["tuned"], "captions/s")
+    yield Figure("encoding into the cache, once", sizes.pictures / frozen.encoding_seconds, "images/s")
+    yield Figure("ratio, frozen encoder", best["frozen"] / best["plain"], "times")
+    yield Figure(f"ratio, frozen encoder, {threads} processes", best["processes"] / best["plain"], "times")
+    yield Figure("ratio, frozen encoder, encoding once spread over 8 epochs", with_encoding / best["plain"], "times")
+    yield Figure("ratio, frozen tail run in the loop", best["tail"] / best["plain"], "times")
+
+
+def speed_of_processes(frozen: TrainerRun, folder: Path, count: int) -> float:
+    """Captions per second of the same training under torchrun, with `count` processes: the best of three epochs."""
+    start, run = folder / "start", folder / "run-processes"
+    start.mkdir()
+    frozen.trainer.vocabulary.save(start / "vocabulary.json")
+    checkpoint.write(start / "model.safetensors", dict(frozen.trainer.network.state_dict()), {})
+    config = frozen.trainer.config
+    training = config.training.model_copy(update={"start_from": start, "threads": 1, "epochs": 3})
+    path = folder / "processes.yaml"
+    path.write_text(configs.dump(config.model_copy(update={"training": training})))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", "-m"]
+    subprocess.run(
+        [*torchrun, "--", "captioner", "train", "--config", str(path), "--run", str(run)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=600,
+    )
+    lines = (run / "timing.jsonl").read_text(encoding="utf-8").splitlines()
+    return max(float(json.loads(line)["captions_per_second"]) for line in lines)
+
+
+def measure_share(sizes: Sizes, threads: int) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, tail in (("annotations cached", None), ("tail run in the loop", sizes.stages[0])):
+            run = TrainerRun(Path(temporary), sizes, threads, name.split()[0], tail=tail)
+            run.epoch()  # warms up
+            with seconds_per_part(run.trainer) as seconds:
+                start = time.perf_counter()
+                run.epoch()
+                total = time.perf_counter() - start
+            run.close()
+            yield Figure(f"own share of an epoch, {name}", 100 * (1 - sum(seconds.values()) / total), "%")
+            for part, spent in seconds.items():
+                yield Figure(f"  {part}, {name}", 100 * spent / total, "%")
+
+
+@contextmanager
+def seconds_per_part(trainer: Trainer) -> Iterator[dict[str, float]]:
+    """Seconds in the forward pass with the loss, in the backward pass, and in gradient clipping with the optimizer."""
+    seconds = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                seconds[part] += time.perf_counter() - start
+
+        return call
+
+    with (
+        mock.patch.object(ForwardPass, "forward", timed("forward", ForwardPass.forward)),
+        mock.patch.object(objective, "loss", timed("forward", objective.loss)),
+        mock.patch.object(torch.Tensor, "backward", timed("backward", torch.Tensor.backward)),
+        mock.patch.object(torch.nn.utils, "clip_grad_norm_", timed("optimizer", torch.nn.utils.clip_grad_norm_)),
+        mock.patch.object(trainer.optimizer, "step", timed("optimizer", trainer.optimizer.step)),
+    ):
+        yield seconds
