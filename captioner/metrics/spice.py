@@ -1,4 +1,4 @@
-"""SPICE, run from the jar that pycocoevalcap installs where Java and the Stanford models are there as well."""
+"""SPICE, run from the jar that pycocoevalcap installs. It needs Java and the Stanford models."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ MODELS = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 
 
 def spice_missing(folder: Path | None = None) -> str | None:
-    """Why SPICE can't run here, or None. Nothing is downloaded to make it run."""
+    """Why SPICE can't run here, or None if it can. Nothing is downloaded."""
     folder = folder or _folder()
     if shutil.which("java") is None:
         return "needs Java, which is not on the path"
     if folder is None or not (folder / "spice-1.0.jar").is_file():
         return "needs spice-1.0.jar of the package pycocoevalcap"
-    absent = [name for name in MODELS if not (folder / "lib" / name).is_file()]
-    if absent:
-        return f"needs {' and '.join(absent)} in {folder / 'lib'} (Stanford CoreNLP of 2015-12-09)"
+    missing = [name for name in MODELS if not (folder / "lib" / name).is_file()]
+    if missing:
+        return f"needs {' and '.join(missing)} in {folder / 'lib'} (Stanford CoreNLP of 2015-12-09)"
     return None
 
 
 def spice_scores(
     captions: Mapping[str, str], references: Mapping[str, Sequence[str]], folder: Path | None = None
 ) -> NDArray[np.float64]:
-    """The F value of each caption, from 0 to 1. Ask `spice_missing` first."""
+    """The F value of each caption, from 0 to 1. Call `spice_missing` first."""
     folder = folder or _folder()
     assert folder is not None
-    questions = [{"image_id": key, "test": text, "refs": list(references[key])} for key, text in captions.items()]
+    requests = [{"image_id": key, "test": text, "refs": list(references[key])} for key, text in captions.items()]
     with tempfile.TemporaryDirectory() as scratch:
-        asked, answered = Path(scratch) / "captions.json", Path(scratch) / "scores.json"
-        asked.write_text(json.dumps(questions), encoding="utf-8")
-        command = ["java", "-Xmx8G", "-jar", "spice-1.0.jar", str(asked), "-out", str(answered), "-silent"]
+        request_file, score_file = Path(scratch) / "captions.json", Path(scratch) / "scores.json"
+        request_file.write_text(json.dumps(requests), encoding="utf-8")
+        command = ["java", "-Xmx8G", "-jar", "spice-1.0.jar", str(request_file), "-out", str(score_file), "-silent"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        answers = json.loads(answered.read_text(encoding="utf-8"))
-    scores = {answer["image_id"]: answer["scores"]["All"]["f"] for answer in answers}
-    # A caption and references without any object have no F value: nothing was right.
+        records = json.loads(score_file.read_text(encoding="utf-8"))
+    scores = {record["image_id"]: record["scores"]["All"]["f"] for record in records}
+    # The F value is undefined if neither caption nor references name an object. That counts as 0.
     return np.array([_number(scores[key]) for key in captions])
 
 

@@ -1,7 +1,7 @@
-"""The field's scores of captions against references: BLEU, ROUGE-L, CIDEr, METEOR, SPICE, times 100.
+"""The standard scores of captions against references, times 100: BLEU, METEOR, ROUGE-L, CIDEr, SPICE.
 
-BLEU, ROUGE-L and CIDEr are computed by pycocoevalcap, on the tokens of `captioner.text.tokenizer`. Each score keeps
-its per-image parts, so that images can be resampled and the best and worst can be shown.
+pycocoevalcap computes BLEU, ROUGE-L and CIDEr, on the tokens of `captioner.text.tokenizer`. Each score keeps its
+values per image: the bootstrap resamples them, and reports show the best and worst images.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE")
 FEW_IMAGES = 500
 
-NEVER = "\ue000"  # stands for <unk>, which must match nothing
+UNMATCHABLE = "\ue000"  # replaces <unk>, which must match nothing
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric: its value, each image's own, and the statistics whose mean over the images makes the value."""
+    """One metric: its value, the value of each image, and the statistics whose mean over images gives the value."""
 
     value: float
     per_image: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one system; those that could not be had, with the reason; what to know about them."""
+    """The scores of one system, the metrics that are unavailable with the reason, and warnings."""
 
     images: tuple[str, ...]
     metrics: dict[str, Score]
@@ -52,8 +52,8 @@ class Scores:
     def values(self) -> dict[str, float]:
         return {name: score.value for name, score in self.metrics.items()}
 
-    def draws(self, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, NDArray[np.float64]]:
-        """Each metric's value on sets of images drawn from these with replacement, the same sets for all."""
+    def bootstrap_values(self, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, NDArray[np.float64]]:
+        """The value of each metric on bootstrap samples of the images. All metrics use the same samples."""
         distinct = {id(s.statistics): s.statistics for s in self.metrics.values()}
         if not distinct:
             return {}
@@ -63,14 +63,14 @@ class Scores:
         return {name: s.combine(parts[id(s.statistics)]) for name, s in self.metrics.items()}
 
     def intervals(self, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, Interval]:
-        """Where each value lies for 95 % of such sets."""
-        return {name: interval(values) for name, values in self.draws(samples=samples, seed=seed).items()}
+        """The 95 % interval of each metric."""
+        return {name: interval(values) for name, values in self.bootstrap_values(samples=samples, seed=seed).items()}
 
     def minus(self, other: Scores, *, samples: int = SAMPLES, seed: int = 0) -> dict[str, Difference]:
-        """How much higher this system scores than another on the same images, metric by metric."""
+        """How much higher this system scores than another on the same images, per metric."""
         if self.images != other.images:
-            raise CaptionerError("two systems can only be compared on the same images, in the same order")
-        ours, theirs = (system.draws(samples=samples, seed=seed) for system in (self, other))
+            raise CaptionerError("two systems can only be compared on the same images in the same order")
+        ours, theirs = (system.bootstrap_values(samples=samples, seed=seed) for system in (self, other))
         return {
             name: difference(ours[name], theirs[name], self.values[name] - other.values[name])
             for name in ours
@@ -85,43 +85,45 @@ def score(
     metrics: Sequence[str] = METRICS,
     reference_stats: DocumentFrequencies | None = None,
 ) -> Scores:
-    """Score one caption for each image against the image's references.
+    """Score one caption per image against the references of the image. Both are plain text.
 
-    Both are plain text, by image. Every result needs at least one reference; references of other images are not
-    looked at, CIDEr's document frequencies included. `metrics` are names; "BLEU" is all four.
+    Every caption needs at least one reference. References of images without a caption are ignored, also for CIDEr's
+    document frequencies. `metrics` are names; "BLEU" means all four.
     """
     wanted = _wanted(metrics)
     if not results:
         raise CaptionerError("there are no captions to score")
     missing = [image for image in results if not references.get(image)]
     if missing:
-        raise CaptionerError(f"{len(missing)} captions have no reference, that of image {missing[0]} for one")
-    caption_tokens = {i: [NEVER if t == UNK else t for t in tokenize(c)] for i, c in results.items()}
+        raise CaptionerError(
+            f"{len(missing)} captions have no reference, for example the caption of image {missing[0]}"
+        )
+    caption_tokens = {i: [UNMATCHABLE if t == UNK else t for t in tokenize(c)] for i, c in results.items()}
     reference_tokens = {i: [tokenize(text) for text in references[i]] for i in results}
     captions = {i: " ".join(tokens) for i, tokens in caption_tokens.items()}
     texts = {i: [" ".join(tokens) for tokens in group] for i, group in reference_tokens.items()}
 
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     unavailable: dict[str, str] = {}
     if any(name.startswith("BLEU") for name in wanted):
-        found |= _bleu(captions, texts)
+        scores |= _bleu(captions, texts)
     if "METEOR" in wanted:
-        _meteor(captions, texts, found, unavailable)
+        _meteor(captions, texts, scores, unavailable)
     if "ROUGE-L" in wanted:
-        found["ROUGE-L"] = _mean_score(_rouge(captions, texts))
+        scores["ROUGE-L"] = _mean_score(_rouge(captions, texts))
     if "CIDEr" in wanted:
         if reference_stats is None:
             values = _cider(captions, texts)
         else:
             values = CiderReward(reference_tokens, reference_stats)(list(caption_tokens.values()), list(results))
-        found["CIDEr"] = _mean_score(values)
+        scores["CIDEr"] = _mean_score(values)
     if "SPICE" in wanted:
-        _spice(captions, texts, found, unavailable)
+        _spice(captions, texts, scores, unavailable)
     return Scores(
         tuple(results),
-        {name: found[name] for name in METRICS if name in found and name in wanted},
+        {name: scores[name] for name in METRICS if name in scores and name in wanted},
         unavailable,
-        tuple(_cautions(found, len(results), caption_tokens, reference_stats)),
+        tuple(_warnings(scores, len(results), caption_tokens, reference_stats)),
     )
 
 
@@ -134,27 +136,27 @@ def _wanted(metrics: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _cautions(
-    found: Mapping[str, Score],
+def _warnings(
+    scores: Mapping[str, Score],
     images: int,
     captions: Mapping[str, list[str]],
     reference_stats: DocumentFrequencies | None,
 ) -> list[str]:
-    cautions = []
-    if "CIDEr" in found and reference_stats is None and images < FEW_IMAGES:
-        cautions.append(
-            f"CIDEr is unreliable on {images} image{'s' if images > 1 else ''}: it weighs words by how many of "
-            f"the images they occur with. Give the weights of a larger corpus (--reference-stats)."
+    warnings = []
+    if "CIDEr" in scores and reference_stats is None and images < FEW_IMAGES:
+        warnings.append(
+            f"CIDEr is unreliable on {images} image{'s' if images > 1 else ''}: it weights words by the number of "
+            f"images whose references contain them. Give the statistics of a larger corpus (--reference-stats)."
         )
     empty = sum(not tokens for tokens in captions.values())
     if empty:
-        cautions.append(f"{empty} of {images} captions are empty; they score 0.")
-    return cautions
+        warnings.append(f"{empty} of {images} captions are empty; they score 0.")
+    return warnings
 
 
 def _mean_score(values: NDArray[np.float64]) -> Score:
-    hundredfold = 100 * np.asarray(values, np.float64)
-    return Score(float(hundredfold.mean()), hundredfold, hundredfold[:, None], lambda means: means[..., 0])
+    percent = 100 * np.asarray(values, np.float64)
+    return Score(float(percent.mean()), percent, percent[:, None], lambda means: means[..., 0])
 
 
 def _bleu(captions: Mapping[str, str], references: Mapping[str, list[str]]) -> dict[str, Score]:
@@ -166,10 +168,10 @@ def _bleu(captions: Mapping[str, str], references: Mapping[str, list[str]]) -> d
     values, per_image = scorer.compute_score(option="closest")
     statistics = np.array(
         [
-            [part["testlen"], min((abs(n - part["testlen"]), n) for n in part["reflen"])[1]]
-            + part["guess"]
-            + part["correct"]
-            for part in scorer.ctest
+            [counts["testlen"], min((abs(n - counts["testlen"]), n) for n in counts["reflen"])[1]]
+            + counts["guess"]
+            + counts["correct"]
+            for counts in scorer.ctest
         ],
         np.float64,
     )
@@ -185,7 +187,7 @@ def _bleu(captions: Mapping[str, str], references: Mapping[str, list[str]]) -> d
 
 
 def _bleu_of(means: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """BLEU-n from mean lengths (caption, reference), numbers of n-grams and of right ones; ratios only."""
+    """BLEU-n from means over images: lengths of caption and reference, numbers of n-grams, numbers of matches."""
     length, reference_length = means[..., 0], means[..., 1]
     guesses, correct = means[..., 2 : 2 + n], means[..., 6 : 6 + n]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -198,7 +200,7 @@ def _bleu_of(means: NDArray[np.float64], n: int) -> NDArray[np.float64]:
 def _rouge(captions: Mapping[str, str], references: Mapping[str, list[str]]) -> NDArray[np.float64]:
     from pycocoevalcap.rouge.rouge import Rouge
 
-    # To that scorer an empty text has one word, the empty one, which it may find in an empty reference.
+    # That scorer gives an empty text one empty word, which would match an empty reference.
     rouge = Rouge()
     return np.array([rouge.calc_score([c], references[i]) if c else 0.0 for i, c in captions.items()])
 
@@ -213,7 +215,7 @@ def _cider(captions: Mapping[str, str], references: Mapping[str, list[str]]) -> 
 def _meteor(
     captions: Mapping[str, str],
     references: Mapping[str, list[str]],
-    found: dict[str, Score],
+    scores: dict[str, Score],
     unavailable: dict[str, str],
 ) -> None:
     from captioner.metrics.meteor import MeteorUnavailableError, meteor_scores, meteor_statistics
@@ -223,7 +225,7 @@ def _meteor(
     except MeteorUnavailableError as error:
         unavailable["METEOR"] = str(error)
         return
-    found["METEOR"] = Score(
+    scores["METEOR"] = Score(
         float(100 * meteor_scores(statistics.sum(axis=0))),
         100 * meteor_scores(statistics),
         statistics,
@@ -234,7 +236,7 @@ def _meteor(
 def _spice(
     captions: Mapping[str, str],
     references: Mapping[str, list[str]],
-    found: dict[str, Score],
+    scores: dict[str, Score],
     unavailable: dict[str, str],
 ) -> None:
     from captioner.metrics.spice import spice_missing, spice_scores
@@ -242,7 +244,7 @@ def _spice(
     reason = spice_missing()
     if reason is None:
         try:
-            found["SPICE"] = _mean_score(spice_scores(captions, references))
+            scores["SPICE"] = _mean_score(spice_scores(captions, references))
             return
         except (subprocess.CalledProcessError, OSError, ValueError, KeyError) as error:
             reason = f"its Java program failed ({error})"

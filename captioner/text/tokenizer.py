@@ -1,7 +1,8 @@
-"""The one tokenizer, for training and for scoring: Penn Treebank tokens, lower-cased, punctuation dropped.
+"""The tokenizer for training and for scoring: Penn Treebank tokens, lower-cased, without punctuation.
 
-It gives the tokens that pycocoevalcap takes from the Stanford PTBTokenizer, without Java. The rules were
-found by watching that tokenizer answer; `scripts/compare_tokenizer` measures how far the two agree.
+It gives the tokens that the field's scorer, pycocoevalcap, takes from the Stanford PTBTokenizer, but without Java. That
+is why it is our own code: scores depend on the tokens, and nltk's Treebank tokenizer treats full stops and quotes
+differently. `scripts/compare_tokenizer` measures the agreement with the Java tokenizer.
 """
 
 from __future__ import annotations

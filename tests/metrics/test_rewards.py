@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
 from captioner.metrics import meteor
@@ -50,6 +51,17 @@ def test_bleu_is_made_of_the_counts_of_pycocoevalcap() -> None:
         brevity = min(1.0, np.exp(1 - closest / part["testlen"]))
         assert value == pytest.approx(brevity * np.prod(precisions) ** 0.25)
     assert len({round(value, 6) for value in found}) > 10
+
+
+def test_bleu_equals_nltks_sentence_bleu_with_add_one_smoothing() -> None:
+    references, said, owners = corpus()
+    pairs = [(caption, image) for caption, image in zip(said, owners, strict=True) if len(caption) >= 3]
+    assert len(pairs) > 20
+    values = BleuReward(references, end=END)([caption for caption, _ in pairs], [image for _, image in pairs])
+    for value, (caption, image) in zip(values, pairs, strict=True):
+        ended = [[*reference, END] for reference in references[image]]
+        expected = sentence_bleu(ended, [*caption, END], smoothing_function=SmoothingFunction().method2)
+        assert value == pytest.approx(expected, rel=1e-12)
 
 
 def test_bleu_of_short_and_wrong_captions() -> None:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from nltk.translate.bleu_score import corpus_bleu
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
@@ -73,6 +74,30 @@ def test_one_image_alone_scores_as_pycocoevalcap_scores_it(image: str) -> None:
     assert ours == pytest.approx({name: 100 * value for name, value in values.items()}, abs=1e-6)
 
 
+def test_bleu_equals_nltks_where_every_caption_has_four_words_and_a_match_of_every_order() -> None:
+    """docs/metrics.md lists where the two differ."""
+    results = {"a": "a man riding a wave on a surfboard", "b": "two dogs play in the snow", "c": "a red bus drives by"}
+    references = {
+        "a": ["a man riding a wave in the ocean", "a surfer on a big wave on a surfboard today"],
+        "b": ["two dogs play in the deep white snow", "dogs in snow"],
+        "c": ["a red bus drives down the street", "a bus"],
+    }
+    hypotheses = [text.split() for text in results.values()]
+    tokens = [[text.split() for text in group] for group in references.values()]
+    ours = score(results, references, metrics=["BLEU"])
+    for n in range(1, 5):
+        theirs = corpus_bleu(tokens, hypotheses, weights=(1 / n,) * n)
+        assert ours.values[f"BLEU-{n}"] == pytest.approx(100 * theirs, abs=1e-6)
+
+
+def test_nltk_counts_an_n_gram_for_a_caption_that_is_too_short_to_have_one() -> None:
+    """The first documented difference: here BLEU-2 of the corpus loses a half in nltk's."""
+    results, references = {"a": "a dog runs", "b": "dog"}, {"a": ["a dog runs"], "b": ["dog"]}
+    theirs = corpus_bleu([[["a", "dog", "runs"]], [["dog"]]], [["a", "dog", "runs"], ["dog"]], weights=(0.5, 0.5))
+    assert theirs == pytest.approx(math.sqrt(4 / 4 * 2 / 3))
+    assert score(results, references, metrics=["BLEU-2"]).values["BLEU-2"] == pytest.approx(100, abs=1e-5)
+
+
 def test_bleu_of_a_hand_computed_example() -> None:
     # "the cat the cat on the mat" against "the cat is on the mat" and "there is a cat on the mat":
     # 7 words, right ones the x2 (no reference has three), cat, on, mat: 5 of 7.
@@ -123,7 +148,7 @@ def test_an_unknown_word_never_matches_not_even_itself() -> None:
 def test_an_empty_caption_scores_nothing_even_against_an_empty_reference() -> None:
     ours = score({"a": "...", "b": "a dog"}, {"a": ["!"], "b": ["a dog"]}, metrics=PURE)
     assert [ours.metrics[name].per_image[0] for name in ours.metrics] == pytest.approx([0] * 6, abs=1e-6)
-    assert any("1 of 2 captions are empty" in caution for caution in ours.warnings)
+    assert any("1 of 2 captions are empty" in warning for warning in ours.warnings)
 
 
 def test_what_the_images_contribute_adds_up_to_the_score() -> None:

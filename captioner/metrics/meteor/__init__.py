@@ -1,8 +1,8 @@
 """METEOR 1.5 for English without Java, with the published parameters and weights.
 
-Denkowski and Lavie, "Meteor Universal" (2014). A caption is aligned with each of its references; weighted
-precision and recall of the matched words, function words counting less than content words, make a mean, lowered by
-a penalty for matches that are scattered. Agrees with meteor-1.5.jar as pycocoevalcap runs it.
+Denkowski and Lavie, "Meteor Universal" (2014). A caption is aligned with each of its references. The score is a
+weighted mean of precision and recall of the matched words, in which function words count less than content words. A
+penalty lowers it if the matches are scattered. The scores equal those of meteor-1.5.jar as pycocoevalcap runs it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ __all__ = ["MeteorUnavailableError", "best_statistics", "meteor_scores", "meteor
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.20, 0.60, 0.75
 
-# What a segment's score is made of, and a corpus' from their sums: the caption's and the reference's number of
-# content words, of function words, the weighted matched content and function words of each, of matched words, chunks.
+# The score of a caption is computed from 11 numbers, the score of a corpus from their sums: content words and function
+# words of the caption, the same of the reference, weighted matched content and function words of the caption, the same
+# of the reference, matched words of the caption, matched words of the reference, chunks.
 _COLUMNS = 11
 
 
 def meteor_statistics(captions: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-    """One row of sufficient statistics for each caption, from the reference that scores best.
+    """One row of sufficient statistics per caption, from the reference that scores best.
 
-    Captions and references are tokens joined by spaces, by the same keys.
+    Captions and references are tokens joined by spaces, with the same keys.
     """
     resources = load_resources()
     sentences = {key: Sentence(meteor_words(text)) for key, text in captions.items()}
     reference_sentences = {key: [Sentence(meteor_words(text)) for text in references[key]] for key in captions}
-    together = [*sentences.values(), *(s for group in reference_sentences.values() for s in group)]
-    matcher = Matcher.of(resources, together)
+    corpus = [*sentences.values(), *(s for group in reference_sentences.values() for s in group)]
+    matcher = Matcher.of(resources, corpus)
     rows = np.zeros((len(sentences), _COLUMNS))
     for row, (key, sentence) in zip(rows, sentences.items(), strict=True):
         row[:] = best_statistics(matcher, sentence, reference_sentences.pop(key))
@@ -46,14 +47,14 @@ def meteor_statistics(captions: Mapping[str, str], references: Mapping[str, Sequ
 
 
 def best_statistics(matcher: Matcher, caption: Sentence, references: Sequence[Sentence]) -> NDArray[np.float64]:
-    """A row of statistics for one caption, from the reference that scores best."""
+    """The statistics of one caption, from the reference that scores best."""
     candidates = np.array([_statistics(matcher, caption, reference) for reference in references])
     best: NDArray[np.float64] = candidates[np.argmax(meteor_scores(candidates))]
     return best
 
 
 def meteor_scores(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The score of each row of statistics; of sums of rows for a whole corpus. From 0 to 1."""
+    """The score of each row of statistics, 0 to 1. The sum of all rows gives the score of the corpus."""
     s = np.asarray(statistics, np.float64).T
     content, function, ref_content, ref_function, matched_c, matched_f, ref_matched_c, ref_matched_f = s[:8]
     matched, ref_matched, chunks = s[8:]
@@ -82,7 +83,7 @@ def _statistics(matcher: Matcher, caption: Sentence, reference: Sentence) -> lis
     function, ref_function = sum(map(is_function, words)), sum(map(is_function, ref_words))
     matched, ref_matched = sum(m.length for m in matches), sum(m.ref_length for m in matches)
     if chunks == 1 and matched == len(words) and ref_matched == len(ref_words):
-        chunks = 0  # two sentences aligned as a whole are not scattered, in the corpus' sum either
+        chunks = 0  # equal sentences get no penalty, neither alone nor in the sum of the corpus
     return [
         *(len(words) - function, function, len(ref_words) - ref_function, ref_function),
         *weighted,

@@ -1,17 +1,16 @@
 """METEOR's English word lists, read from the files that pycocoevalcap installs.
 
-The jar is opened as the zip archive it is; nothing in it is run. The paraphrase table (5.3 million pairs) and the
-synonym sets are turned once into sorted arrays of hashes and kept in the user's cache folder.
+The jar is read as a zip archive; nothing in it is executed. The first use turns the paraphrase table (5.3 million
+pairs) and the synonym sets into sorted arrays of hashes. This index is kept in the user's cache folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import importlib.util
 import io
 import os
-import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,15 +22,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from captioner.errors import CaptionerError
+from captioner.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST_PHRASE = 7  # words; the paraphrase table has none longer
-_FORMAT = 1  # of the index; a new one makes old cache files useless
+_FORMAT = 1  # version of the index file; a change makes old files unused
 _PRIME, _BASE = (1 << 61) - 1, 0x9E3779B97F4A7C15 % ((1 << 61) - 1)
 
-# Endings taken off when a word is not in the synonym table as it stands; the first that leads to a known word.
+# Endings and their replacements. The first that leads to a word of the synonym table gives the base form.
 _ENDINGS = [
     *(("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man")),
     *(("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
@@ -40,7 +40,7 @@ _ENDINGS = [
 
 
 class MeteorUnavailableError(CaptionerError):
-    """The files METEOR needs are not there."""
+    """The files that METEOR needs are not installed."""
 
 
 @cache
@@ -49,7 +49,7 @@ def word_number(word: str) -> int:
 
 
 def phrase_number(words: Iterable[str]) -> int:
-    """One number for a phrase; two phrases share one about once in 10^18 pairs."""
+    """A hash of a phrase. Two phrases share a hash about once in 10^18 pairs."""
     number = 0
     for word in words:
         number = (number * _BASE + word_number(word)) % _PRIME
@@ -57,7 +57,7 @@ def phrase_number(words: Iterable[str]) -> int:
 
 
 def phrases(words: list[str]) -> Iterator[tuple[int, int, int]]:
-    """(start, length, number) of every phrase in a sentence that could be in the table, shorter ones first."""
+    """(start, length, number) of every phrase in a sentence that may be in the table."""
     numbers = [word_number(word) for word in words]
     for start in range(len(words)):
         number = 0
@@ -68,28 +68,28 @@ def phrases(words: list[str]) -> Iterator[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class Table:
-    """Lists of numbers, found by a number: `values[begins[i]:begins[i + 1]]` belong to `keys[i]`, sorted."""
+    """Maps a number to a list of numbers. `keys` is sorted; `values[begins[i]:begins[i + 1]]` belong to `keys[i]`."""
 
     keys: NDArray[np.int64]
     begins: NDArray[np.int32]
     values: NDArray[np.int64]
 
     def __getitem__(self, key: int) -> list[int]:
-        at = int(np.searchsorted(self.keys, key))
-        if at == len(self.keys) or self.keys[at] != key:
+        row = int(np.searchsorted(self.keys, key))
+        if row == len(self.keys) or self.keys[row] != key:
             return []
-        found: list[int] = self.values[self.begins[at] : self.begins[at + 1]].tolist()
-        return found
+        values: list[int] = self.values[self.begins[row] : self.begins[row + 1]].tolist()
+        return values
 
     def known(self, numbers: set[int]) -> set[int]:
-        """Those of the numbers that are keys."""
+        """The numbers that are keys."""
         array = np.fromiter(numbers, np.int64, len(numbers))
-        found: list[int] = array[np.isin(array, self.keys)].tolist()
-        return set(found)
+        keys: list[int] = array[np.isin(array, self.keys)].tolist()
+        return set(keys)
 
     @classmethod
     def group(cls, keys: NDArray[np.int64], values: NDArray[np.int64]) -> Table:
-        """From pairs; the values of a key keep their order."""
+        """Build from pairs of key and value. The values of a key keep their order."""
         order = np.argsort(keys, kind="stable")
         unique, counts = np.unique(keys, return_counts=True)
         begins = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -98,7 +98,7 @@ class Table:
 
 @dataclass
 class Resources:
-    """What METEOR knows about English."""
+    """METEOR's word lists and tables for English."""
 
     function_words: frozenset[str]
     paraphrases: Table
@@ -115,9 +115,9 @@ class Resources:
     def _base_senses(self, word: str) -> frozenset[int]:
         if word in self.base_forms:
             return frozenset(n for base in self.base_forms[word] for n in self.synonyms[word_number(base)])
-        for ending, instead in _ENDINGS:
+        for ending, replacement in _ENDINGS:
             if word.endswith(ending) and len(word) > 2 and not word.endswith("ss"):
-                senses = self.synonyms[word_number(word[: len(word) - len(ending)] + instead)]
+                senses = self.synonyms[word_number(word[: len(word) - len(ending)] + replacement)]
                 if senses:
                     return frozenset(senses)
         return frozenset()
@@ -125,13 +125,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Files:
-    """The two files of METEOR 1.5 that the resources come from."""
+    """The two files of METEOR 1.5 that contain the resources."""
 
     jar: Path
     paraphrases: Path
 
     @classmethod
     def find(cls) -> Files:
+        """The files of the installed pycocoevalcap."""
         package = importlib.util.find_spec("pycocoevalcap")
         if package is None or not package.submodule_search_locations:
             raise MeteorUnavailableError("METEOR needs the package pycocoevalcap: pip install pycocoevalcap")
@@ -139,32 +140,30 @@ class Files:
         files = cls(folder / "meteor-1.5.jar", folder / "data" / "paraphrase-en.gz")
         for file in (files.jar, files.paraphrases):
             if not file.is_file():
-                raise MeteorUnavailableError(f"METEOR needs {file}, which this installation lacks")
+                raise MeteorUnavailableError(f"METEOR needs {file}, which is missing: reinstall pycocoevalcap")
         return files
 
     def index_file(self) -> Path:
-        """Where the index of these very files is kept: their checksums are in its name."""
+        """The index of these files. Its name contains their checksums, so other versions get another index."""
         with zipfile.ZipFile(self.jar) as jar:
             checksum = jar.getinfo("synonym/english.synsets").CRC
         with self.paraphrases.open("rb") as stream:
-            stream.seek(-8, os.SEEK_END)  # gzip ends with the checksum and size of what it holds
+            stream.seek(-8, os.SEEK_END)  # a gzip file ends with the checksum and the size of its content
             trailer = stream.read().hex()
         return cache_folder() / f"meteor-{_FORMAT}-{checksum:08x}-{trailer}.npz"
 
 
 def cache_folder() -> Path:
-    """The folder for files that can be made again, by the platform's custom."""
+    """The platform's folder for files that can be built again; below XDG_CACHE_HOME, if set, on every platform."""
+    from platformdirs import user_cache_path
+
     if "XDG_CACHE_HOME" in os.environ:
         return Path(os.environ["XDG_CACHE_HOME"]) / "captioner"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "captioner" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "captioner"
-    return Path.home() / ".cache" / "captioner"
+    return user_cache_path("captioner", appauthor=False)
 
 
 def is_installed() -> bool:
-    """Whether METEOR's files are there at all."""
+    """Whether METEOR's files are installed."""
     try:
         Files.find()
     except MeteorUnavailableError:
@@ -173,7 +172,7 @@ def is_installed() -> bool:
 
 
 def is_indexed() -> bool:
-    """Whether METEOR starts at once, or must read its tables first (about half a minute)."""
+    """Whether the index exists. Without it, the first use takes about half a minute."""
     try:
         return Files.find().index_file().is_file()
     except MeteorUnavailableError:
@@ -181,12 +180,17 @@ def is_indexed() -> bool:
 
 
 def first_use() -> str | None:
-    """What to tell somebody who waits: METEOR's tables are read once, and that has not happened yet."""
-    return "reading METEOR's tables, once: half a minute …" if is_installed() and not is_indexed() else None
+    """A notice for the user if the first use has to build the index; else None."""
+    return (
+        "building METEOR's index, which takes half a minute and happens once …"
+        if is_installed() and not is_indexed()
+        else None
+    )
 
 
 @cache
 def load_resources() -> Resources:
+    """Read the index and the word lists. Build the index if it is missing or broken."""
     files = Files.find()
     index = files.index_file()
     try:
@@ -220,7 +224,7 @@ def _synonym_table(files: Files) -> Table:
 
 
 def _paraphrase_table(files: Files) -> Table:
-    """Triples of lines: a probability (not used in matching), a phrase, its paraphrase."""
+    """The file has three lines per pair: a probability (not used in matching), a phrase, its paraphrase."""
     keys, values = [], []
     with gzip.open(files.paraphrases, "rt", encoding="utf-8", newline="\n") as raw:
         source, key = "", 0
@@ -242,7 +246,7 @@ def _read_index(file: Path) -> tuple[Table, Table]:
 
 
 def _write_index(file: Path, paraphrases: Table, synonyms: Table) -> None:
-    """Under a temporary name first, so that no reader ever meets half a file. A full disk is no error."""
+    """A folder that can't be written or a full disk is no error: the index is then built again next time."""
     content = io.BytesIO()
     np.savez(
         content,
@@ -253,10 +257,6 @@ def _write_index(file: Path, paraphrases: Table, synonyms: Table) -> None:
         word_begins=synonyms.begins,
         synonyms=synonyms.values,
     )
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as unfinished:
-            unfinished.write(content.getbuffer())
-        Path(unfinished.name).replace(file)
-    except OSError:
-        return
+        write_atomically(file, content.getvalue())

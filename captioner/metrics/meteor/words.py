@@ -1,4 +1,4 @@
-"""METEOR's own way of writing a caption's tokens: a second, coarser tokenizer that runs on top of the first."""
+"""METEOR's own tokenizer, which splits the tokens of the PTB tokenizer further."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _LETTER = r"[^\W\d_]"
 _ALNUM = r"[^\W_]"
-# Letters that METEOR keeps together; those of other scripts become tokens one by one.
+# Letters that METEOR keeps together. Each letter of another script becomes a token.
 _KEPT = "a-z0-9\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0400-\u052f\u1d00-\u1eff"
 
 _ACRONYM = re.compile(rf"(?<!\S)(?:{_LETTER}+\.)+{_LETTER}+\.(?!\S)")

@@ -6,6 +6,7 @@ import gzip
 import zipfile
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from captioner.metrics.meteor import resources as module
@@ -84,6 +85,15 @@ def test_a_cache_that_cannot_be_written_is_no_failure(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert load().senses("dog") == {1, 2}
+
+
+def test_the_cache_folder_is_the_platforms_unless_the_environment_names_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert module.cache_folder() == tmp_path / "captioner"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert module.cache_folder() == platformdirs.user_cache_path("captioner", appauthor=False)
 
 
 def test_phrases_are_numbered_alike_alone_and_in_a_sentence() -> None:

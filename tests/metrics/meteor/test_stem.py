@@ -1,6 +1,9 @@
-"""The stemmer gives the stems of the jar's own Snowball stemmer."""
+"""Stems equal those of the Snowball stemmer inside METEOR's jar."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -15,10 +18,27 @@ RECORDED = """
     replacement:replac adoption:adopt effective:effect controlling:control happily:happili knightly:knight
     cries:cri tie:tie ties:tie gas:gas this:this gaps:gap agreed:agre feed:feed falling:fall
     say:say enjoy:enjoy youth:youth yes:yes by:by beautiful:beauti apology:apolog radically:radic
+    communization:communiz iodization:iodiz ionization:ioniz irrationality:irrat irrationally:irrat
+    peptization:peptiz poetizer:poetiz quantization:quantiz realizations:realiz sensationalism:sensat
+    solmization:solmiz stylization:styliz theorization:theoriz theorizer:theoriz vocationally:vocat
 """
 
 
 @pytest.mark.parametrize("case", RECORDED.split())
-def test_stems_are_those_of_the_jar(case: str) -> None:
+def test_a_stem_equals_the_jars(case: str) -> None:
     word, expected = case.split(":")
     assert stem(word) == expected
+
+
+def test_importing_the_metrics_and_the_command_line_does_not_import_nltk() -> None:
+    code = (
+        "import sys, captioner, captioner.cli, captioner.metrics.text_scores, captioner.metrics.rewards\n"
+        "assert 'nltk' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_stemming_needs_no_nltk_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    nltk = pytest.importorskip("nltk")
+    monkeypatch.setattr(nltk.data, "path", [])
+    assert stem.__wrapped__("surfboards") == "surfboard"
