@@ -1,4 +1,4 @@
-"""The default model in the box: it says sensible things of the example photographs, the README quotes it truly."""
+"""The shipped default model: its captions of the example photographs are right, and the README quotes them."""
 
 from __future__ import annotations
 
@@ -31,38 +31,38 @@ def captions() -> dict[str, Caption]:
 
 
 @pytest.mark.parametrize("name", SALIENT)
-def test_the_default_model_names_what_is_in_the_picture(name: str, captions: dict[str, Caption]) -> None:
-    said = {word.text for word in captions[name].words}
-    assert said & SALIENT[name], captions[name].text
+def test_the_caption_names_the_main_object(name: str, captions: dict[str, Caption]) -> None:
+    words = {word.text for word in captions[name].words}
+    assert words & SALIENT[name], captions[name].text
 
 
-def test_the_readme_quotes_the_captions_as_the_model_gives_them(captions: dict[str, Caption]) -> None:
+def test_the_readme_quotes_the_captions_word_for_word(captions: dict[str, Caption]) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     quoted = dict(re.findall(r"^\| `examples/(\w+)\.jpg` \| (.+?) \|$", readme, re.MULTILINE))
     assert quoted == {name: caption.text for name, caption in captions.items()}
 
 
-def test_attention_of_the_default_model_moves_and_sums_to_one(captions: dict[str, Caption]) -> None:
+def test_attention_maps_sum_to_one_and_change_from_word_to_word(captions: dict[str, Caption]) -> None:
     for caption in captions.values():
         np.testing.assert_allclose(caption.alphas.sum((1, 2)), 1, atol=1e-4)
         assert np.abs(np.diff(caption.alphas, axis=0)).sum((1, 2)).mean() > 0.05
 
 
-def test_both_backends_agree_on_the_trained_weights(captions: dict[str, Caption]) -> None:
-    torch_side = Captioner.load("default", backend="torch", device="cpu")(EXAMPLES)
-    for ours, theirs in zip(captions.values(), torch_side, strict=True):
-        assert ours.text == theirs.text
-        np.testing.assert_allclose(ours.alphas, theirs.alphas, atol=1e-4)
+def test_onnx_and_torch_give_the_same_captions_and_maps(captions: dict[str, Caption]) -> None:
+    torch_captions = Captioner.load("default", backend="torch", device="cpu")(EXAMPLES)
+    for onnx_caption, torch_caption in zip(captions.values(), torch_captions, strict=True):
+        assert onnx_caption.text == torch_caption.text
+        np.testing.assert_allclose(onnx_caption.alphas, torch_caption.alphas, atol=1e-4)
 
 
-def test_the_default_model_is_at_most_45_megabytes() -> None:
+def test_the_default_model_has_at_most_45_megabytes_and_all_models_120() -> None:
     folder = bundle.find("default")
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 45e6
     total = sum(path.stat().st_size for path in (ROOT / "weights").rglob("*") if path.is_file())
     assert total <= 120e6
 
 
-def test_the_config_that_the_guide_gives_for_going_on_from_the_default_model_fits_it() -> None:
+def test_the_config_of_the_guide_to_fine_tuning_fits_the_default_model() -> None:
     yaml = pytest.importorskip("yaml")
     from captioner.train import config
     from captioner.train.setup import first_encoder
@@ -71,5 +71,5 @@ def test_the_config_that_the_guide_gives_for_going_on_from_the_default_model_fit
     first, second = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[:2]
     settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/train-your-photos.md")
     assert settings.training.start_from == Path("weights/default")
-    found = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
-    first_encoder(settings.model_copy(update={"training": found}))
+    training = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
+    first_encoder(settings.model_copy(update={"training": training}))

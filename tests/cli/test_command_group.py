@@ -1,4 +1,4 @@
-"""The command group: quick help without torch, hints for wrong names, exit codes, errors in one sentence."""
+"""The `captioner` command: fast help, hints for misspelt names, exit codes, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def captioner(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "captioner", *arguments], capture_output=True, text=True, timeout=60)
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_large_library() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "captioner", "--help"],
         capture_output=True,
@@ -33,18 +33,18 @@ def test_help_imports_nothing_heavy() -> None:
     assert not HEAVY & {name.partition(".")[0] for name in imported}
 
 
-def test_help_lists_every_command_with_its_line() -> None:
+def test_help_lists_every_command_with_its_description() -> None:
     shown = captioner("--help").stdout
-    for name, (_, line) in cli.COMMANDS.items():
+    for name, (_, description) in cli.COMMANDS.items():
         assert any(row.split()[:1] == [name] for row in shown.splitlines()), name
-        assert line.split(":")[0].split(".")[0] in " ".join(shown.split())
+        assert description.split(":")[0].split(".")[0] in " ".join(shown.split())
 
 
-def test_version_is_the_package_version() -> None:
+def test_version_prints_the_package_version() -> None:
     assert captioner("--version").stdout.strip().endswith(__version__)
 
 
-def test_a_misspelt_command_names_the_nearest_and_all_and_exits_2() -> None:
+def test_a_misspelt_command_exits_2_with_a_suggestion_and_all_commands() -> None:
     done = captioner("captoin")
     assert done.returncode == 2
     assert "Did you mean 'caption'?" in done.stderr
@@ -60,7 +60,7 @@ def test_an_unknown_option_exits_2() -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A command whose `error` is raised when it runs."""
+    """A module with a command that raises the module's `error`."""
     module = ModuleType("captioner.cli.failing")
 
     @click.command()
@@ -90,12 +90,14 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (click.exceptions.Exit(1), 1),
     ],
 )
-def test_exit_codes(failing: ModuleType, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+def test_each_kind_of_error_has_its_exit_code(
+    failing: ModuleType, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
     failing.error = error  # type: ignore[attr-defined]
     assert run(monkeypatch, "failing") == code
 
 
-def test_an_error_is_one_sentence_on_standard_error(
+def test_an_error_is_printed_as_one_sentence_on_standard_error(
     failing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failing.error = CaptionerError("no model in weights/default")  # type: ignore[attr-defined]
@@ -105,18 +107,18 @@ def test_an_error_is_one_sentence_on_standard_error(
     assert shown.out == ""
 
 
-def test_debug_shows_the_traceback(failing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_lets_the_traceback_through(failing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     failing.error = CaptionerError("no model in weights/default")  # type: ignore[attr-defined]
     monkeypatch.setattr(sys, "argv", ["captioner", "--debug", "failing"])
     with pytest.raises(CaptionerError):
         cli.run()
 
 
-def test_a_command_whose_package_is_missing_says_what_to_install(
+def test_a_package_missing_at_import_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Missing:
-        """An import hook for a light install: torch isn't there."""
+        """An import hook that acts as if torch were not installed."""
 
         def find_spec(self, name: str, *rest: object) -> None:
             if name == "captioner.cli.heavy":
@@ -133,13 +135,13 @@ def test_a_command_whose_package_is_missing_says_what_to_install(
 def test_a_package_missing_while_a_command_runs_says_what_to_install(
     failing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Commands load their heavy half when they run, not when they are looked up."""
+    """Commands import large libraries when they run, not when they are looked up."""
     failing.error = ModuleNotFoundError("No module named 'torch'", name="torch")  # type: ignore[attr-defined]
     assert run(monkeypatch, "failing") == 2
     assert "pip install 'captioner[train]'" in capsys.readouterr().err
 
 
-def test_a_closed_pipe_ends_the_command_quietly() -> None:
+def test_a_closed_pipe_ends_the_command_without_a_message() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "captioner", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -151,23 +153,23 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError(28, "No space left on device"), "captioner: No space left on device\n"),
         (OSError(13, "Permission denied", "a"), "captioner: a: Permission denied\n"),
         (OSError(28, "No space left on device", "from", None, "to"), "captioner: to: No space left on device\n"),
     ],
 )
-def test_what_the_system_refuses_is_a_sentence(monkeypatch, capsys, error: OSError, said: str) -> None:
-    def fail(**how: object) -> None:
+def test_an_error_of_the_operating_system_is_one_sentence(monkeypatch, capsys, error: OSError, message: str) -> None:
+    def fail(**options: object) -> None:
         raise error
 
     monkeypatch.setattr(cli, "main", fail)
     monkeypatch.setattr(sys, "argv", ["captioner", "models"])
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as stop:
         cli.run()
-    assert left.value.code == 1
-    assert capsys.readouterr().err == said
+    assert stop.value.code == 1
+    assert capsys.readouterr().err == message
     monkeypatch.setattr(sys, "argv", ["captioner", "--debug", "models"])
     with pytest.raises(OSError):
         cli.run()
