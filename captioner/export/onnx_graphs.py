@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from captioner.bundle import storage as bundle
-from captioner.model.decoder import CaptionDecoder
+from captioner.model.caption_decoder import CaptionDecoder
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 
@@ -104,10 +104,10 @@ class _Step(nn.Module):
         hard: dict[str, Tensor] = {}
         if self.decoder.hard:
             noise, chosen = values[-2:]
-            hard = {"noise": noise, "chosen": chosen.expand_as(words)}
-        logits, own, glance = self.decoder.step(shared, own, words, **hard)
-        place = (glance.place,) if glance.place is not None else ()
-        return (torch.log_softmax(logits, -1), glance.alpha, glance.gate, *place, *(own[k] for k in self.own))
+            hard = {"noise": noise, "sampled": chosen.expand_as(words)}
+        logits, own, attention = self.decoder.step(shared, own, words, **hard)
+        place = (attention.cell,) if attention.cell is not None else ()
+        return (torch.log_softmax(logits, -1), attention.alpha, attention.gate, *place, *(own[k] for k in self.own))
 
 
 class _Trunk(nn.Module):

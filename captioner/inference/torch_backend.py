@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from captioner.bundle.storage import WEIGHTS, Bundle
+from captioner.bundle.storage import Bundle
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
 from captioner.model.device import usable
-from captioner.model.network import Network, load_weights
-from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.model.network import Network
+from captioner.model.weights import load_network
 from captioner.options import HardAttention
 from captioner.text.vocabulary import Vocabulary
 
@@ -50,21 +50,21 @@ class TorchBackend:
 
     @torch.inference_mode()
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
-        chosen = noise = None
+        sampled = noise = None
         if state.hard_attention != "expected":
-            chosen = torch.ones(words.shape, dtype=torch.bool, device=self.device)
+            sampled = torch.ones(words.shape, dtype=torch.bool, device=self.device)
         if state.hard_attention == "sampled":
             drawn = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], self.rows * self.cols)
             noise = torch.from_numpy(drawn).to(self.device)
-        logits, own, glance = self.network.decoder.step(
-            state.shared, state.own, torch.from_numpy(words).to(self.device), noise=noise, chosen=chosen
+        logits, own, attention = self.network.decoder.step(
+            state.shared, state.own, torch.from_numpy(words).to(self.device), noise=noise, sampled=sampled
         )
         return Step(
             torch.log_softmax(logits, -1).cpu().numpy(),
             replace(state, own=own, time=state.time + 1),
-            glance.alpha.cpu().numpy(),
-            glance.gate.cpu().numpy(),
-            None if glance.place is None else glance.place.cpu().numpy(),
+            attention.alpha.cpu().numpy(),
+            attention.gate.cpu().numpy(),
+            None if attention.cell is None else attention.cell.cpu().numpy(),
         )
 
     @torch.inference_mode()
@@ -84,21 +84,8 @@ class TorchBackend:
         )
 
 
-def load_network(bundle: Bundle) -> Network:
-    """The network of a bundle, in torch."""
-    from safetensors.torch import load_file
-
-    settings = bundle.manifest.settings
-    encoder = EncoderSettings.model_validate(settings["encoder"])
-    network = Network(encoder, ModelSettings.model_validate(settings["model"]), len(bundle.vocabulary), load=False)
-    path = bundle.path(WEIGHTS)
-    load_weights(network, load_file(path), str(path))
-    return network
-
-
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
     """A bundle under torch; on a GPU where there is one and nothing else is asked."""
-    chosen = usable(device)
     return TorchBackend(
-        load_network(bundle), bundle.vocabulary, chosen, bundle.manifest.decoding.hard_attention or "expected"
+        load_network(bundle), bundle.vocabulary, usable(device), bundle.manifest.decoding.hard_attention or "expected"
     )

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.step_linear import convolve
+from captioner.model.fast_cpu import convolve
 
 
 @dataclass(frozen=True)

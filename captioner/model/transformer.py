@@ -1,13 +1,13 @@
-"""The Transformer decoder (Vaswani et al. 2017), behind the same begin, step and forward as the LSTM's.
+"""The Transformer decoder (Vaswani et al. 2017), with the same begin, step and forward as the LSTM decoder.
 
-    x_t   = E y_{t-1} + waves(t) sqrt(2 / n), which are as long as each other at first
-    layer:  x <- x + self-attention(norm x) over the words so far
-            x <- x + cross-attention(norm x) to the annotations, with the maps alpha_t of its heads
+    x_t   = E y_{t-1} + positions(t) sqrt(2 / n)      both terms have the same initial length
+    layer:  x <- x + self-attention(norm x)           over the words so far
+            x <- x + cross-attention(norm x)          to the annotations, with attention weights alpha_t per head
             x <- x + feed-forward(norm x)
     p(y_t) = softmax(L_o norm(x_t))
 
-A word's map is the mean over all heads of all layers. Training reads whole captions at once, under a mask that
-hides later words; decoding keeps the keys and values of the words so far and reads one word more.
+The attention map of a word is the mean over all heads of all layers. Training reads whole captions at once, under a
+mask that hides later words. Decoding stores the keys and values of the words so far and reads one more word per step.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.attention.core import Glance
-from captioner.model.decoder import CaptionDecoder, Reading, Tensors, check_sizes
-from captioner.model.grid_encoder import make_context
-from captioner.model.self_attention import Attend, FeedForward, waves
+from captioner.model.attention.output import AttentionOutput
+from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, Tensors, check_sizes
+from captioner.model.fast_cpu import dropout
+from captioner.model.grid_encoder import make_grid_encoder
+from captioner.model.self_attention import FeedForward, MultiHeadAttention, encode_positions
 from captioner.model.settings import ModelSettings
-from captioner.model.step_linear import dropout
 
 
 class DecoderBlock(nn.Module):
-    """One layer, over words (B, K, T, n) of captions whose images' annotations are keys and values (B, L, 2n)."""
+    """One layer, over words (B, K, T, n). The annotations are given as keys and values (B, L, 2n)."""
 
     def __init__(self, size: int, heads: int, source_size: int, dropout: float) -> None:
         super().__init__()
-        self.words, self.words_norm = Attend(size, heads), nn.LayerNorm(size)
-        self.picture, self.picture_norm = Attend(size, heads, source_size), nn.LayerNorm(size)
+        self.words, self.words_norm = MultiHeadAttention(size, heads), nn.LayerNorm(size)
+        self.picture, self.picture_norm = MultiHeadAttention(size, heads, source_size), nn.LayerNorm(size)
         self.feed, self.feed_norm = FeedForward(size, dropout), nn.LayerNorm(size)
         self.dropout = dropout
 
     def forward(
-        self, x: Tensor, pairs: Tensor, past: Tensor | None = None, mask: Tensor | None = None
+        self, x: Tensor, annotations: Tensor, past: Tensor | None = None, *, causal: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The words after the layer, the heads' mean map (B, K, T, L), and the words' keys and values (B, K, S, 2n)."""
-        normed = self.words_norm(x)
-        now = self.words.pair(normed)
-        seen = now if past is None else torch.cat([past, now], 2)
-        said, _ = self.words(normed.flatten(0, 1), seen.flatten(0, 1), mask)
-        x = x + self._drop(said.reshape(x.shape))
-        looked, alpha = self.picture(self.picture_norm(x).flatten(1, 2), pairs)  # (B, K * T, n)
-        x = x + self._drop(looked.reshape(x.shape))
-        x = x + self._drop(self.feed(self.feed_norm(x)))
-        return x, alpha.mean(1).reshape(*x.shape[:3], -1), seen
+        """The new x, the mean map of the heads (B, K, T, L), and keys and values of all words (B, K, S, 2n).
 
-    def _drop(self, x: Tensor) -> Tensor:
+        `past` holds keys and values of earlier words. `causal` hides later words from earlier ones.
+        """
+        normed = self.words_norm(x)
+        words = self.words.pair(normed)
+        words = words if past is None else torch.cat([past, words], 2)
+        y = self.words(normed.flatten(0, 1), words.flatten(0, 1), causal=causal)
+        x = x + self._dropout(y.reshape(x.shape))
+        y, alpha = self.picture.with_map(self.picture_norm(x).flatten(1, 2), annotations)  # (B, K * T, n)
+        x = x + self._dropout(y.reshape(x.shape))
+        x = x + self._dropout(self.feed(self.feed_norm(x)))
+        return x, alpha.mean(1).reshape(*x.shape[:3], -1), words
+
+    def _dropout(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout, self.training)
 
 
@@ -70,7 +73,7 @@ class TransformerDecoder(CaptionDecoder):
         s, n = settings, settings.hidden_size
         size = s.annotation_size or annotation_size
         self.project = nn.Linear(annotation_size, size) if s.annotation_size else None
-        self.context = make_context(s, size, grid)
+        self.grid_encoder = make_grid_encoder(s, size, grid)
         self.embedding = nn.Embedding(vocabulary_size, n)  # E
         self.blocks = nn.ModuleList(DecoderBlock(n, s.attention.heads, size, s.dropout) for _ in range(s.layers))
         self.norm = nn.LayerNorm(n)
@@ -81,11 +84,11 @@ class TransformerDecoder(CaptionDecoder):
         nn.init.zeros_(self.output.bias)
 
     def begin(self, annotations: Tensor) -> tuple[Tensors, Tensors]:
-        """The annotations' keys and values for every layer; no word yet, at time 0."""
+        """Keys and values of the annotations for every layer; time 0 and no words."""
         a = self.annotate(annotations)
         pairs = torch.cat([block.picture.pair(a) for block in self.blocks], -1)  # type: ignore[operator, union-attr]
         zero = torch.zeros_like(a[:, :1, :1])  # (B, 1, 1)
-        time = zero.to(self.embedding.weight.dtype)  # not in half precision, whose waves would be others
+        time = zero.to(self.embedding.weight.dtype)  # half precision would change the position encoding
         width = self.settings.layers * 2 * self.settings.hidden_size
         past = zero.unsqueeze(-1).expand(-1, -1, -1, width)[:, :, :0]  # (B, 1, 0, layers * 2n)
         return {"pairs": pairs}, {"time": time, "past": past}
@@ -97,61 +100,66 @@ class TransformerDecoder(CaptionDecoder):
         words: Tensor,
         *,
         noise: Tensor | None = None,
-        chosen: Tensor | None = None,
-    ) -> tuple[Tensor, Tensors, Glance]:
-        x = (self.enter(words) + self._at(own["time"].squeeze(-1))).unsqueeze(2)  # (B, K, 1, n)
-        hidden, alpha, past = self._read(shared, x, past=own["past"])
+        sampled: Tensor | None = None,
+    ) -> tuple[Tensor, Tensors, AttentionOutput]:
+        x = (self.embed(words) + self._position(own["time"].squeeze(-1))).unsqueeze(2)  # (B, K, 1, n)
+        x, alpha, past = self._layers(shared, x, past=own["past"])
         alpha = alpha.squeeze(2)
-        glance = Glance(alpha, torch.ones_like(alpha[..., 0]))
-        return self.words(hidden.squeeze(2)), {"time": own["time"] + 1, "past": past}, glance
+        attention = AttentionOutput(alpha, gate=torch.ones_like(alpha[..., 0]))
+        return self.logits(x.squeeze(2)), {"time": own["time"] + 1, "past": past}, attention
 
     def forward(
         self,
         annotations: Tensor,  # (B, L, D)
         inputs: Tensor,  # (B, K, C): start token and words
         targets: Tensor,  # (B, K, C): words and end token
-        lengths: Tensor,  # (B, K): real targets of each caption
+        lengths: Tensor,  # (B, K): number of targets per caption
         *,
-        chosen: Tensor | None = None,
+        sampled: Tensor | None = None,
         generator: torch.Generator | None = None,
-        places: Tensor | None = None,
+        cells: Tensor | None = None,
         own_words: float = 0.0,
-    ) -> Reading:
-        """All words of all captions at once; padding comes after the real words, which never see it."""
-        check_sizes(annotations, inputs, targets, lengths, chosen, places)
+    ) -> TeacherForced:
+        """All words of all captions at once. Padding comes after the words, which never attend to it."""
+        check_sizes(annotations, inputs, targets, lengths, sampled, cells)
         if own_words:
-            raise CaptionerError("a Transformer reads whole captions at once and can't be fed its own last words")
+            raise CaptionerError(
+                "a Transformer reads whole captions at once, so scheduled sampling does not work with it; "
+                "set training.scheduled_sampling.increase=0"
+            )
         steps = int(lengths.max())
         shared, _ = self.begin(annotations)
         times = torch.arange(steps, device=inputs.device)
-        x = self.enter(inputs[..., :steps]) + self._at(times.to(self.embedding.weight.dtype))
-        later = torch.full((steps, steps), -torch.inf, dtype=x.dtype, device=x.device).triu(1)
-        hidden, alpha, _ = self._read(shared, x, mask=later)
+        x = self.embed(inputs[..., :steps]) + self._position(times.to(self.embedding.weight.dtype))
+        x, alpha, _ = self._layers(shared, x, causal=True)
         real = times < lengths.unsqueeze(-1)  # (B, K, C)
         row = torch.arange(lengths.numel(), device=inputs.device).view(*lengths.shape, 1).expand_as(real)
-        return Reading(
-            *(self.words(hidden[real]), targets[..., :steps][real], row[real], times.expand_as(real)[real]),
-            *(alpha[real], None, None),
+        return TeacherForced(
+            logits=self.logits(x[real]),
+            targets=targets[..., :steps][real],
+            row=row[real],
+            time=times.expand_as(real)[real],
+            alpha=alpha[real],
         )
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V)."""
-        return self.output(dropout(self.norm(hidden), self.settings.dropout, self.training))  # type: ignore[no-any-return]
+    def logits(self, x: Tensor) -> Tensor:
+        """L_o norm(x_t), (..., V)."""
+        return self.output(dropout(self.norm(x), self.settings.dropout, self.training))  # type: ignore[no-any-return]
 
-    def _at(self, time: Tensor) -> Tensor:
-        """The wave of a time, as long as a word's embedding is."""
+    def _position(self, time: Tensor) -> Tensor:
+        """The encoding of a word's position, scaled to the initial length of a word's embedding."""
         n = self.settings.hidden_size
-        return waves(time, n) * math.sqrt(2 / n)
+        return encode_positions(time, n) * math.sqrt(2 / n)
 
-    def _read(
-        self, shared: Tensors, x: Tensor, past: Tensor | None = None, mask: Tensor | None = None
+    def _layers(
+        self, shared: Tensors, x: Tensor, past: Tensor | None = None, *, causal: bool = False
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Words (B, K, T, n) through all layers, the mean map (B, K, T, L), and all layers' keys and values."""
+        """Words (B, K, T, n) through all layers, the mean map (B, K, T, L), and keys and values of all layers."""
         count = len(self.blocks)
         pasts = [None] * count if past is None else past.chunk(count, -1)
-        maps, seen = [], []
-        for block, pairs, before in zip(self.blocks, shared["pairs"].chunk(count, -1), pasts, strict=True):
-            x, alpha, now = block(x, pairs, before, mask)
+        maps, words = [], []
+        for block, pairs, earlier in zip(self.blocks, shared["pairs"].chunk(count, -1), pasts, strict=True):
+            x, alpha, now = block(x, pairs, earlier, causal=causal)
             maps.append(alpha)
-            seen.append(now)
-        return x, torch.stack(maps).mean(0), torch.cat(seen, -1)
+            words.append(now)
+        return x, torch.stack(maps).mean(0), torch.cat(words, -1)

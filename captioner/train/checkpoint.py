@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
+from captioner.model.weights import read_tensors
 
 LAST = "last.safetensors"
 
@@ -36,13 +36,10 @@ def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint."""
+    tensors, metadata = read_tensors(path)
     try:
-        with safe_open(path, "pt") as file:
-            state = json.loads((file.metadata() or {}).get("state", "{}"))
-            return {key: file.get_tensor(key) for key in file.keys()}, state  # noqa: SIM118
-    except FileNotFoundError:
-        raise CaptionerError(f"no checkpoint at {path}") from None
-    except (SafetensorError, ValueError) as error:
+        return tensors, json.loads(metadata.get("state", "{}"))
+    except ValueError as error:
         raise CaptionerError(f"the checkpoint {path} is damaged ({error})") from error
 
 

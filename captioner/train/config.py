@@ -13,20 +13,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from captioner.errors import UsageError, nearest
+from captioner.model.renames import current_setting, current_settings
 from captioner.model.settings import EncoderSettings, ModelSettings, Settings
 from captioner.options import SearchOptions
 
 # Validation's defaults where they differ from those of SearchOptions.
 SEARCH_DEFAULTS: dict[str, Any] = {"length_power": 0.7}
-# Keys of version 0.1, which run folders of that version still have, and their keys of today.
-RENAMED = {
-    "data.maximum_length": "data.max_length",
-    "training.scst.maximum_length": "training.scst.max_length",
-    "training.validation.beam": "training.validation.search.beam",
-    "training.validation.length_power": "training.validation.search.length_power",
-    "training.validation.maximum_length": "training.validation.search.max_length",
-    "training.validation.repeat_penalty": "training.validation.search.repeat_penalty",
-}
 
 
 class SourceSettings(Settings):
@@ -246,8 +238,8 @@ class Config(Settings):
 
 def _of_one_grid(model: ModelSettings) -> str | None:
     """The setting that ties a decoder to the rows and columns of whole pictures, if one does."""
-    if model.context in {"positions", "self_attention"}:
-        return f"model.context={model.context}"
+    if model.grid_encoder in {"positions", "self_attention"}:
+        return f"model.grid_encoder={model.grid_encoder}"
     location = model.attention.location
     return f"model.attention.location={location}" if location in {"ntm", "both"} else None
 
@@ -264,7 +256,7 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raise UsageError(f"{path} is not YAML: {error}") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{path} holds no settings; see configs/default.yaml")
-    _rename(raw)
+    raw = current_settings(raw)
     for change in changes:
         _apply(raw, change)
     return parse(raw, str(path))
@@ -272,9 +264,8 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
 
 def parse(raw: dict[str, Any], where: str) -> Config:
     """Validated settings; every mistake is named with its key, the nearest key or what is allowed."""
-    _rename(raw)
     try:
-        return Config.model_validate(raw)
+        return Config.model_validate(current_settings(raw))
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise UsageError(f"{where}: " + "; ".join(lines)) from None
@@ -286,22 +277,6 @@ def dump(config: Config) -> str:
     return text
 
 
-def _rename(raw: dict[str, Any]) -> None:
-    """Move values from keys of version 0.1 to their keys of today."""
-    for old, new in RENAMED.items():
-        *sections, last = old.split(".")
-        section: Any = raw
-        for part in sections:
-            section = section.get(part) if isinstance(section, dict) else None
-        if isinstance(section, dict) and last in section:
-            value = section.pop(last)
-            *sections, last = new.split(".")
-            section = raw
-            for part in sections:
-                section = section.setdefault(part, {})
-            section.setdefault(last, value)
-
-
 def _apply(raw: dict[str, Any], change: str) -> None:
     """Make one `a.b=c` change; a number in the key is a place in a list."""
     key, equals, text = change.partition("=")
@@ -311,7 +286,7 @@ def _apply(raw: dict[str, Any], change: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         raise UsageError(f"--set {change}: {text!r} is not a YAML value; quote it, as in {key}='\"…\"'") from None
-    *parents, last = RENAMED.get(key, key).split(".")
+    *parents, last = current_setting(key).split(".")
     place: Any = raw
     for part in parents:
         at = _at(place, part, change)

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from captioner.errors import UsageError
 from captioner.images import reading as images
-from captioner.model.network import Network, load_weights
+from captioner.model.network import Network
+from captioner.model.weights import load_weights
 
 RIDGE = 0.01  # of the mean over channels of the sum of squares over places
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from captioner.bundle.storage import MANIFEST, VOCABULARY, WEIGHTS
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import write_atomically
-from captioner.model.network import Network, load_weights
+from captioner.model.network import Network
+from captioner.model.weights import load_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config as configs

@@ -26,9 +26,9 @@ from torch import Tensor
 from captioner.metrics.cider import CiderReward
 from captioner.metrics.meteor.resources import first_use, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward
-from captioner.model.attention import core as attention
-from captioner.model.decoder import CaptionDecoder, Reading, spread
-from captioner.model.step_linear import draw
+from captioner.model.attention.cell_sampling import gumbel_noise
+from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
+from captioner.model.fast_cpu import sample_categorical
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import RewardSettings, SelfCriticalSettings
 from captioner.train.corpus import Corpus
@@ -43,13 +43,13 @@ class Draws:
 
     words: Sentences
     places: Tensor | None  # (B, K, C): where a hard model looked
-    chosen: Tensor | None  # (B, K): whether it looked there, or everywhere by expectation
+    sampled: Tensor | None  # (B, K): whether it looked there, or everywhere by expectation
     advantages: Tensor  # (B, K): reward less baseline
     mean_reward: float
 
 
 class SelfCritical:
-    """Draws captions, rewards them, and turns a reading of them into a loss."""
+    """Draws captions, rewards them, and turns a teacher-forced pass over them into a loss."""
 
     def __init__(
         self, settings: SelfCriticalSettings, decoder: CaptionDecoder, vocabulary: Vocabulary, corpus: Corpus
@@ -59,7 +59,7 @@ class SelfCritical:
         self.scores = list(_weighted_scores(settings.reward, references, vocabulary))
 
     def draw(
-        self, annotations: Tensor, images: NDArray[np.int64], chosen: Tensor | None, generator: torch.Generator
+        self, annotations: Tensor, images: NDArray[np.int64], sampled: Tensor | None, generator: torch.Generator
     ) -> Draws:
         """Samples of the images at these positions of the corpus, with their advantages."""
         s = self.settings
@@ -68,7 +68,7 @@ class SelfCritical:
             *(self.decoder, annotations, self.vocabulary),
             captions=s.samples,
             temperature=s.temperature,
-            chosen=chosen,
+            sampled=sampled,
             **how,
         )
         rewards = self._rewards(words, images)
@@ -77,12 +77,12 @@ class SelfCritical:
             greedy, _ = sample(self.decoder, annotations, self.vocabulary, captions=1, greedy=True, **how)
             baseline = self._rewards(greedy, images)
         weights = torch.from_numpy(advantages(rewards, baseline)).float().to(annotations.device)
-        return longest_first(Draws(words, places, chosen, weights, float(rewards.mean())))
+        return longest_first(Draws(words, places, sampled, weights, float(rewards.mean())))
 
-    def loss(self, reading: Reading, drawn: Draws, places_weight: float) -> Tensor:
+    def loss(self, forced: TeacherForced, drawn: Draws, places_weight: float) -> Tensor:
         s = self.settings
         return loss(
-            *(reading, drawn.advantages.flatten(), self.vocabulary),
+            *(forced, drawn.advantages.flatten(), self.vocabulary),
             max_length=s.max_length,
             temperature=s.temperature,
             places_weight=places_weight,
@@ -124,24 +124,24 @@ def sample(
     max_length: int,
     temperature: float = 1.0,
     greedy: bool = False,
-    chosen: Tensor | None = None,
+    sampled: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Sentences, Tensor | None]:
     """Captions of at most `max_length` words, and the places (B, K, C) that a hard model looked at.
 
-    `chosen` (B, K) marks the rows that look at sampled places.
+    `sampled` (B, K) marks the rows that look at sampled places.
     """
     shared, own = decoder.begin(annotations)
     images, device = len(annotations), annotations.device
-    own = spread(own, captions)
+    own = expand_state(own, captions)
     words = torch.full((images, captions), vocabulary.start, device=device)
     done = torch.zeros_like(words, dtype=torch.bool)
     said, places = [], []
     for time in range(max_length + 1):
         noise = None
-        if chosen is not None:
-            noise = attention.gumbel((images, captions, annotations.shape[1]), generator, annotations)
-        logits, own, glance = decoder.step(shared, own, words, noise=noise, chosen=chosen)
+        if sampled is not None:
+            noise = gumbel_noise((images, captions, annotations.shape[1]), generator, device)
+        logits, own, attention = decoder.step(shared, own, words, noise=noise, sampled=sampled)
         # half precision has too few steps between 0 and 1 to draw from
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         logits[..., [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf
@@ -149,11 +149,11 @@ def sample(
             words = logits.argmax(-1)
         else:
             p = torch.softmax(logits / temperature, -1)
-            words = draw(p, generator)
+            words = sample_categorical(p, generator)
         words = torch.where(done | (time == max_length), vocabulary.end, words)
         said.append(words)
-        if glance.place is not None:
-            places.append(glance.place)
+        if attention.cell is not None:
+            places.append(attention.cell)
         done |= words == vocabulary.end
         if done.all():
             break
@@ -166,11 +166,11 @@ def longest_first(drawn: Draws) -> Draws:
     """The same draws in the order that costs the decoder least: its columns end when all their captions have."""
     order = np.argsort([[-len(words) for words in of_image] for of_image in drawn.words], 1, kind="stable")
     index = torch.from_numpy(order).to(drawn.advantages.device)  # (B, K)
-    places, chosen = drawn.places, drawn.chosen
+    places, sampled = drawn.places, drawn.sampled
     return Draws(
         [[of_image[k] for k in row] for of_image, row in zip(drawn.words, order, strict=True)],
         None if places is None else places.gather(1, index.unsqueeze(-1).expand_as(places)),
-        None if chosen is None else chosen.gather(1, index),
+        None if sampled is None else sampled.gather(1, index),
         drawn.advantages.gather(1, index),
         drawn.mean_reward,
     )
@@ -185,7 +185,7 @@ def advantages(rewards: NDArray[np.float64], baseline: NDArray[np.float64] | Non
 
 
 def loss(
-    reading: Reading,
+    forced: TeacherForced,
     weights: Tensor,
     vocabulary: Vocabulary,
     *,
@@ -196,11 +196,11 @@ def loss(
     """Mean over captions of -advantage * log p(y [, s] | a), the log summed over words; `weights` are the B * K
     advantages.
     """
-    logits = reading.logits.clone()
+    logits = forced.logits.clone()
     logits[:, [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf  # as they were sampled
-    log_p = torch.log_softmax(logits / temperature, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
-    if reading.chosen is not None and reading.place is not None:
-        log_s = torch.log(reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
-        log_p = log_p + places_weight * log_s * reading.chosen.to(log_s.dtype)
-    free = reading.time < max_length  # the end after the last word that fits was not drawn
-    return -(weights[reading.row] * log_p * free).sum() / len(weights)
+    log_p = torch.log_softmax(logits / temperature, -1).gather(1, forced.targets.unsqueeze(1)).squeeze(1)
+    if forced.sampled is not None and forced.cell is not None:
+        log_s = torch.log(forced.alpha.gather(1, forced.cell.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
+        log_p = log_p + places_weight * log_s * forced.sampled.to(log_s.dtype)
+    free = forced.time < max_length  # the end after the last word that fits was not drawn
+    return -(weights[forced.row] * log_p * free).sum() / len(weights)

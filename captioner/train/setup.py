@@ -15,7 +15,9 @@ from captioner.bundle.storage import MANIFEST, WEIGHTS, read_manifest
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
-from captioner.model.network import Network, load_weights
+from captioner.model.network import Network
+from captioner.model.renames import current_settings
+from captioner.model.weights import load_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config as configs
@@ -131,7 +133,7 @@ def _other_settings(config: Config, weights: Path) -> list[str]:
     home = weights.parent.parent if weights.parent.name == "best" else weights.parent
     try:
         if (home / MANIFEST).is_file():
-            made = read_manifest(home).settings
+            made = current_settings(read_manifest(home).settings)
         else:
             made = configs.load(home / "config.yaml").model_dump(mode="json")
     except CaptionerError:

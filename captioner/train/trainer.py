@@ -26,7 +26,7 @@ from captioner.errors import CaptionerError
 from captioner.files.atomic import sweep, write_atomically
 from captioner.inference.torch_backend import TorchBackend
 from captioner.model import loss as objective
-from captioner.model.decoder import Reading
+from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
 from captioner.progress import ProgressBar, duration
 from captioner.text.vocabulary import Vocabulary
@@ -48,7 +48,7 @@ LOG_EVERY = 50  # steps
 
 
 class ForwardPass(nn.Module):
-    """Grids and captions to a reading, as one module, so that DistributedDataParallel sees one forward."""
+    """A teacher-forced pass as one module, so that DistributedDataParallel sees one forward."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class ForwardPass(nn.Module):
         lengths: Tensor,
         annotations: Tensor | None = None,  # the grid's, where they have been made already
         **how: Any,
-    ) -> Reading:
+    ) -> TeacherForced:
         if annotations is None:
             annotations = self.network.annotations(grid)
         return self.network.decoder(annotations, inputs, targets, lengths, **how)  # type: ignore[no-any-return]
@@ -231,9 +231,9 @@ class Trainer:
         own_words = min(sampling.maximum, max(0, p.epoch - sampling.start_epoch + 1) * sampling.increase)
         sentences = [[self.setup.corpus.caption(c) for c in row] for row in step_plan.captions]
         self.network.train()
-        reading = self._read(grid, sentences, chosen=self._sampled_rows(step_plan.captions.shape), own_words=own_words)
+        forced = self._read(grid, sentences, sampled=self._sampled_rows(step_plan.captions.shape), own_words=own_words)
         found = objective.loss(
-            reading,
+            forced,
             step_plan.captions.size,
             label_smoothing=s.label_smoothing,
             doubly_stochastic=s.doubly_stochastic,
@@ -255,21 +255,21 @@ class Trainer:
         assert self.critic is not None
         grid = grid.to(self.world.device)
         self.network.eval()
-        chosen = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
+        sampled = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
         with self._autocast():
             annotations = self.network.annotations(grid)
-            drawn = self.critic.draw(annotations.detach(), step_plan.images, chosen, self.generator)
+            drawn = self.critic.draw(annotations.detach(), step_plan.images, sampled, self.generator)
         self.network.train(self.critic.settings.dropout)
-        reading = self._read(grid, drawn.words, annotations=annotations, chosen=drawn.chosen, places=drawn.places)
+        forced = self._read(grid, drawn.words, annotations=annotations, sampled=drawn.sampled, cells=drawn.places)
         self._add(steps=1, reward=drawn.mean_reward)
-        return self.critic.loss(reading, drawn, self.settings.hard.reward)
+        return self.critic.loss(forced, drawn, self.settings.hard.reward)
 
-    def _read(self, grid: Tensor, sentences: Any, **how: Any) -> Reading:
+    def _read(self, grid: Tensor, sentences: Any, **how: Any) -> TeacherForced:
         device = self.world.device
         batch = [torch.from_numpy(x).to(device) for x in tensors(sentences, self.vocabulary)]
         with self._autocast():
-            reading: Reading = self.forward_pass(grid.to(device), *batch, generator=self.generator, **how)
-        return replace(reading, logits=reading.logits.float(), alpha=reading.alpha.float())
+            forced: TeacherForced = self.forward_pass(grid.to(device), *batch, generator=self.generator, **how)
+        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float())
 
     def _autocast(self) -> AbstractContextManager[Any]:
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)

@@ -81,8 +81,8 @@ def test_a_decoder_whose_scores_ignore_the_words_is_static_and_one_that_minds_th
             shared, own = decoder.begin(torch.randn(6, 9, 8))
             maps = []
             for t in range(5):
-                _, own, glance = decoder.step(shared, own, torch.full((6, 1), 4 + t))
-                maps.append(glance.alpha[:, 0].reshape(6, 3, 3).numpy())
+                _, own, attention = decoder.step(shared, own, torch.full((6, 1), 4 + t))
+                maps.append(attention.alpha[:, 0].reshape(6, 3, 3).numpy())
         return [caption(*(word("w", step[image]) for step in maps)) for image in range(6)]
 
     broken, whole = map_statistics(captions(scale)), map_statistics(captions(20.0))

@@ -52,7 +52,7 @@ def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_th
 @pytest.mark.parametrize(
     "model",
     [
-        {"attention": {"heads": 2, "location": "both"}, "context": "lstm"},
+        {"attention": {"heads": 2, "location": "both"}, "grid_encoder": "lstm"},
         {"pool": "attention", "attention": {"score": "cosine"}},  # products with vectors, which stay exact
         {"decoder": "transformer", **TRANSFORMER},
     ],

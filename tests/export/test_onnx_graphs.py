@@ -21,7 +21,8 @@ from captioner.bundle import storage as bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
-from captioner.inference.torch_backend import TorchBackend, load_backend, load_network
+from captioner.inference.torch_backend import TorchBackend, load_backend
+from captioner.model.weights import load_network
 from captioner.options import SearchOptions
 from tests.model.tiny_models import SHALLOW, VOCABULARY, make_network, noise_pixels
 

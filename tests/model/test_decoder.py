@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.decoder import Decoder, Reading
+from captioner.model.caption_decoder import TeacherForced
+from captioner.model.decoder import Decoder, mix_words
 from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -88,11 +89,11 @@ def test_steps_are_the_papers_equations(settings):
     paper = Paper(decoder, annotations[0])
     shared, own = decoder.begin(annotations)
     for word in (1, 7, 4, 9):
-        logits, own, glance = decoder.step(shared, own, torch.tensor([[word]]))
+        logits, own, attention = decoder.step(shared, own, torch.tensor([[word]]))
         expected, alpha, beta = paper.step(word)
         torch.testing.assert_close(logits[0, 0], expected)
-        torch.testing.assert_close(glance.alpha[0, 0], alpha)
-        torch.testing.assert_close(glance.gate[0], beta)
+        torch.testing.assert_close(attention.alpha[0, 0], alpha)
+        torch.testing.assert_close(attention.gate[0], beta)
         for i, (h, c) in enumerate(zip(paper.h, paper.c, strict=True)):
             torch.testing.assert_close(own[f"h{i}"][0, 0], h)
             torch.testing.assert_close(own[f"c{i}"][0, 0], c)
@@ -105,12 +106,12 @@ def test_at_a_chosen_place_the_context_is_that_annotation(settings):
     paper = Paper(decoder, annotations[0])
     inputs, targets, lengths = make_captions([[4]])
     places = torch.tensor([[[3, 0, 8, 3]]])
-    reading = decoder(annotations, inputs, targets, lengths, chosen=torch.ones(1, 1, dtype=torch.bool), places=places)
+    forced = decoder(annotations, inputs, targets, lengths, sampled=torch.ones(1, 1, dtype=torch.bool), cells=places)
     for t, (word, place) in enumerate(zip(inputs[0, 0].tolist(), places[0, 0].tolist(), strict=True)):
         logits, alpha, _ = paper.step(word, place)
-        torch.testing.assert_close(reading.logits[t], logits)
-        torch.testing.assert_close(reading.alpha[t], alpha)
-    assert reading.place is not None and reading.place.tolist() == [3, 0, 8, 3]
+        torch.testing.assert_close(forced.logits[t], logits)
+        torch.testing.assert_close(forced.alpha[t], alpha)
+    assert forced.cell is not None and forced.cell.tolist() == [3, 0, 8, 3]
 
 
 def test_each_switch_changes_what_is_said():
@@ -151,25 +152,25 @@ def test_first_weights_open_the_forget_gates_and_keep_the_recurrence_orthogonal(
 def test_whole_captions_equal_single_steps(settings):
     decoder, annotations = make_decoder(**settings), make_annotations(2)
     inputs, targets, lengths = make_captions([[5, 3, 2], [4, 4, 1]])
-    reading = decoder(annotations, inputs, targets, lengths)
+    forced = decoder(annotations, inputs, targets, lengths)
     shared, own = decoder.begin(annotations)
     own = {name: state.expand(-1, 3, -1) for name, state in own.items()}
     seen = 0
     for t in range(5):
-        logits, own, glance = decoder.step(shared, own, inputs[:, :, t])
+        logits, own, attention = decoder.step(shared, own, inputs[:, :, t])
         for row in range(6):
             image, caption = divmod(row, 3)
-            at = (reading.row == row) & (reading.time == t)
+            at = (forced.row == row) & (forced.time == t)
             assert int(at.sum()) == int(t < lengths[image, caption])
             if at.any():
-                torch.testing.assert_close(reading.logits[at][0], logits[image, caption])
-                torch.testing.assert_close(reading.alpha[at][0], glance.alpha[image, caption])
-                assert reading.targets[at][0] == targets[image, caption, t]
+                torch.testing.assert_close(forced.logits[at][0], logits[image, caption])
+                torch.testing.assert_close(forced.alpha[at][0], attention.alpha[image, caption])
+                assert forced.targets[at][0] == targets[image, caption, t]
                 seen += 1
-    assert seen == len(reading.targets) == int(lengths.sum())
+    assert seen == len(forced.targets) == int(lengths.sum())
 
 
-def same_rows(one: Reading, row: int, other: Reading, other_row: int) -> None:
+def same_rows(one: TeacherForced, row: int, other: TeacherForced, other_row: int) -> None:
     """Two readings say the same of a caption."""
     for name in ("logits", "targets", "time", "alpha"):
         found, expected = (of_row(r, i, getattr(r, name)) for r, i in ((one, row), (other, other_row)))
@@ -216,7 +217,7 @@ def test_padding_changes_nothing(own_words):
     decoder, annotations = make_decoder(), make_annotations(2)
     inputs, targets, lengths = make_captions([[5, 3], [2, 4]])
 
-    def read(inputs: Tensor, targets: Tensor) -> Reading:
+    def read(inputs: Tensor, targets: Tensor) -> TeacherForced:
         draws = torch.Generator().manual_seed(0)
         return decoder(annotations, inputs, targets, lengths, own_words=own_words, generator=draws)
 
@@ -268,32 +269,31 @@ def test_own_words_never_change_the_first_step_and_change_later_ones():
     assert torch.equal(own.targets, forced.targets)
 
 
-def test_own_words_are_drawn_as_often_as_asked_and_from_the_models_distribution():
-    decoder = make_decoder(scale=0.5)
-    true = torch.full((1, 20_000), 4)
-    said = torch.zeros(1, 20_000, 11, dtype=torch.float64)
-    said[..., 7], said[..., 8] = 0.75, 0.25
-    fed = decoder._feed(true, said, 0.4, torch.Generator().manual_seed(0))
-    shares = torch.bincount(fed.flatten(), minlength=11) / 20_000
+def test_scheduled_sampling_replaces_words_with_the_given_probability_by_the_models_distribution():
+    words = torch.full((1, 20_000), 4)
+    predicted = torch.zeros(1, 20_000, 11, dtype=torch.float64)
+    predicted[..., 7], predicted[..., 8] = 0.75, 0.25
+    mixed = mix_words(words, predicted, 0.4, torch.Generator().manual_seed(0))
+    shares = torch.bincount(mixed.flatten(), minlength=11) / 20_000
     assert shares[[4, 7, 8]].tolist() == pytest.approx([0.6, 0.3, 0.1], abs=0.015)
 
 
-@pytest.mark.parametrize("how", ["places", "words"])
+@pytest.mark.parametrize("how", ["cells", "words"])
 def test_the_same_seed_gives_the_same_samples(how):
     decoder, annotations = make_decoder(attention={"mode": "hard"}), make_annotations(2)
     captions = make_captions([[6, 5, 4], [6, 5, 4]])
-    rows: dict[str, Any] = {"chosen": torch.ones(2, 3, dtype=torch.bool)} if how == "places" else {"own_words": 0.5}
+    rows: dict[str, Any] = {"sampled": torch.ones(2, 3, dtype=torch.bool)} if how == "cells" else {"own_words": 0.5}
 
-    def read(seed: int) -> Reading:
+    def read(seed: int) -> TeacherForced:
         return decoder(annotations, *captions, generator=torch.Generator().manual_seed(seed), **rows)
 
     one, same, other = read(5), read(5), read(6)
     assert torch.equal(one.logits, same.logits)
     assert not torch.equal(one.logits, other.logits)
-    if how == "places":
-        assert one.place is not None and other.place is not None
-        assert torch.equal(one.place, same.place)
-        assert not torch.equal(one.place, other.place)
+    if how == "cells":
+        assert one.cell is not None and other.cell is not None
+        assert torch.equal(one.cell, same.cell)
+        assert not torch.equal(one.cell, other.cell)
 
 
 DROPOUTS = [{"dropout": 0.5}, {"embedding_dropout": 0.5}, {"annotation_dropout": 0.5}, {"dropout": 0.5, "layers": 2}]
@@ -314,10 +314,10 @@ def test_dropout_is_there_in_train_mode_and_only_there(settings):
 
 def test_dropout_on_the_deep_output_keeps_the_expectation():
     decoder = make_decoder(dropout=0.5)
-    plain = decoder.words(*(torch.ones(1, size, dtype=torch.float64) for size in (4, 7, 6)))
+    plain = decoder.logits(*(torch.ones(1, size, dtype=torch.float64) for size in (4, 7, 6)))
     decoder.train()
     torch.manual_seed(0)
-    many = decoder.words(*(torch.ones(40_000, size, dtype=torch.float64) for size in (4, 7, 6)))
+    many = decoder.logits(*(torch.ones(40_000, size, dtype=torch.float64) for size in (4, 7, 6)))
     error = many.std(0) / 40_000**0.5
     assert ((many.mean(0) - plain[0]).abs() < 5 * error).all()
 
@@ -326,7 +326,7 @@ def test_dropout_on_the_deep_output_keeps_the_expectation():
 
 
 def test_annotations_of_another_width_are_refused_with_both():
-    with pytest.raises(CaptionerError, match="width 6 don't fit a decoder built for 5"):
+    with pytest.raises(CaptionerError, match="width 6 do not fit a decoder built for 5"):
         make_decoder().begin(make_annotations(1, width=6))
 
 
@@ -336,15 +336,15 @@ def test_annotations_of_another_width_are_refused_with_both():
         ("targets", (2, 3, 4), r"targets of size \(2, 3, 4\) .* \(2, 3, 5\): needed \(2, 3, 5\)"),
         ("lengths", (2, 2), r"lengths of size \(2, 2\) .* \(2, 3, 5\): needed \(2, 3\)"),
         ("annotations", (1, 9, 5), r"annotations of size \(1,\) .* \(2, 3, 5\): needed \(2,\)"),
-        ("chosen", (2, 1), r"chosen of size \(2, 1\) .* \(2, 3, 5\): needed \(2, 3\)"),
-        ("places", (1, 3, 5), r"places of size \(1, 3\) .* \(2, 3, 5\): needed \(2, 3\)"),
-        ("places", (2, 3, 4), r"captions of up to 5 words don't fit 4 steps"),
+        ("sampled", (2, 1), r"sampled of size \(2, 1\) .* \(2, 3, 5\): needed \(2, 3\)"),
+        ("cells", (1, 3, 5), r"cells of size \(1, 3\) .* \(2, 3, 5\): needed \(2, 3\)"),
+        ("cells", (2, 3, 4), r"captions of up to 5 words do not fit 4 steps"),
     ],
 )
 def test_captions_that_do_not_fit_are_refused_with_both_sizes(name, shape, message):
     inputs, targets, lengths = make_captions([[5, 3, 2], [4, 4, 1]])
     given = {"annotations": make_annotations(2), "inputs": inputs, "targets": targets, "lengths": lengths}
-    given |= {"chosen": torch.ones(2, 3, dtype=torch.bool), "places": torch.zeros(2, 3, 5, dtype=torch.long)}
+    given |= {"sampled": torch.ones(2, 3, dtype=torch.bool), "cells": torch.zeros(2, 3, 5, dtype=torch.long)}
     given[name] = torch.ones(shape, dtype=given[name].dtype)
     with pytest.raises(CaptionerError, match=message):
         make_decoder(attention={"mode": "hard"})(**given)
@@ -353,5 +353,5 @@ def test_captions_that_do_not_fit_are_refused_with_both_sizes(name, shape, messa
 @pytest.mark.parametrize("length", [0, 6])
 def test_lengths_beyond_the_captions_are_refused(length):
     inputs, targets, lengths = make_captions([[5]])
-    with pytest.raises(CaptionerError, match=f"up to {length} words don't fit 5 steps"):
+    with pytest.raises(CaptionerError, match=f"up to {length} words do not fit 5 steps"):
         make_decoder()(make_annotations(1), inputs, targets, torch.full_like(lengths, length))

@@ -33,11 +33,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "attention.heads": (1, 2),
     "attention.location": ("none", "ntm", "coverage", "both"),
     "attention.mode": ("soft", "hard", "gumbel"),
-    "attention.place": ("before", "after", "both"),
+    "attention.attend": ("before", "after", "both"),
     "attention.sentinel": (False, True),
     "attention.gate": (True, False),
     "pool": ("mean", "attention"),
-    "context": ("none", "positions", "lstm", "self_attention"),
+    "grid_encoder": ("none", "positions", "lstm", "self_attention"),
     "decoder": ("lstm", "transformer"),
     "layers": (1, 2),
 }
@@ -134,11 +134,11 @@ def train(network: Network, annotations: torch.Tensor) -> list[float]:
     decoder = network.decoder.train()
     captions = make_captions([[6, 3], [5, 4], [4, 2]], len(VOCABULARY))
     optimizer = torch.optim.Adam(decoder.parameters(), 0.02)
-    chosen = torch.tensor([[True, False]] * 3) if decoder.hard else None
+    sampled = torch.tensor([[True, False]] * 3) if decoder.hard else None
     losses = []
     for step in range(4):
-        reading = decoder(annotations, *captions, chosen=chosen, generator=torch.Generator().manual_seed(step))
-        found = objective.loss(reading, 6, doubly_stochastic=0.1, baseline=-2.0, reward=0.1)
+        forced = decoder(annotations, *captions, sampled=sampled, generator=torch.Generator().manual_seed(step))
+        found = objective.loss(forced, 6, doubly_stochastic=0.1, baseline=-2.0, reward=0.1)
         optimizer.zero_grad()
         found.total.backward()
         still = [k for k, p in decoder.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]

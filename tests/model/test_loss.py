@@ -8,7 +8,7 @@ from math import log
 import pytest
 import torch
 
-from captioner.model.decoder import Reading
+from captioner.model.caption_decoder import TeacherForced
 from captioner.model.loss import doubly_stochastic_term, loss, rewards, words_left
 from tests.model.tiny_models import make_annotations, make_captions, make_decoder
 
@@ -21,11 +21,11 @@ ALPHA = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.3, 0.7]], dtype=tor
 PLACE = torch.tensor([0, 1, 1, 0])
 
 
-def reading(*, chosen: list[bool] | None = None) -> Reading:
+def reading(*, sampled: list[bool] | None = None) -> TeacherForced:
     """Leaves to take gradients at; `chosen` is per word."""
     logits, alpha = P.log().requires_grad_(), ALPHA.clone().requires_grad_()
-    hard = (PLACE, torch.tensor(chosen)) if chosen is not None else (None, None)
-    return Reading(logits, TARGETS, ROW, TIME, alpha, *hard)
+    hard = (PLACE, torch.tensor(sampled)) if sampled is not None else (None, None)
+    return TeacherForced(logits, TARGETS, ROW, TIME, alpha, *hard)
 
 
 NLL = -(log(0.5) + log(0.8) + log(0.5) + log(0.3))
@@ -86,10 +86,10 @@ def test_the_doubly_stochastic_term_of_whole_captions_by_hand():
     own = {name: state.expand(-1, 2, -1) for name, state in own.items()}
     sums = torch.zeros(2, 9, dtype=torch.float64)
     for t in range(4):
-        _, own, glance = decoder.step(shared, own, inputs[:, :, t])
+        _, own, attention = decoder.step(shared, own, inputs[:, :, t])
         for k in range(2):
             if t < lengths[0, k]:
-                sums[k] += glance.alpha[0, k]
+                sums[k] += attention.alpha[0, k]
     expected = float(((1 - sums.detach()) ** 2).sum() / 2)
     term = doubly_stochastic_term(decoder(annotations, inputs, targets, lengths), 2)
     assert float(term.detach()) == pytest.approx(expected)
@@ -114,22 +114,22 @@ def score_term(b: float, words: list[int]) -> float:
 
 @pytest.mark.parametrize("baseline", [0.0, -0.8])
 def test_the_score_function_term_by_hand(baseline):
-    found = loss(reading(chosen=BOTH), 2, reward=0.6, baseline=baseline)
+    found = loss(reading(sampled=BOTH), 2, reward=0.6, baseline=baseline)
     assert float(found.total.detach()) == pytest.approx((NLL - 0.6 * score_term(baseline, [0, 1, 2, 3])) / 2)
 
 
 def test_rows_that_use_the_expectation_have_no_score_function_term_and_no_entropy_bonus():
     bonus = sum(-p * log(p) for i in (0, 2, 3) for p in ALPHA[i].tolist())
-    some = loss(reading(chosen=FIRST), 2, reward=0.6, entropy=0.2, baseline=-0.8)
+    some = loss(reading(sampled=FIRST), 2, reward=0.6, entropy=0.2, baseline=-0.8)
     assert float(some.total.detach()) == pytest.approx((NLL - 0.6 * score_term(-0.8, [0, 2, 3]) - 0.2 * bonus) / 2)
-    none = loss(reading(chosen=NONE), 2, reward=0.6, entropy=0.2, baseline=-0.8)
+    none = loss(reading(sampled=NONE), 2, reward=0.6, entropy=0.2, baseline=-0.8)
     assert float(none.total.detach()) == pytest.approx(NLL / 2)
     assert none.sampled.tolist() == [0, 0]
 
 
 def test_the_entropy_bonus_by_hand():
     entropies = [sum(-p * log(p) for p in row) for row in ALPHA.tolist()]
-    found = loss(reading(chosen=BOTH), 2, reward=0.0, entropy=0.2)
+    found = loss(reading(sampled=BOTH), 2, reward=0.0, entropy=0.2)
     assert float(found.total.detach()) == pytest.approx((NLL - 0.2 * sum(entropies)) / 2)
     assert float(found.entropy) == pytest.approx(sum(entropies) / 4)
 
@@ -139,7 +139,7 @@ def test_a_soft_reading_has_neither_reward_nor_bonus():
 
 
 def test_the_reward_carries_no_gradient():
-    plain, weighted = reading(chosen=BOTH), reading(chosen=BOTH)
+    plain, weighted = reading(sampled=BOTH), reading(sampled=BOTH)
     loss(plain, 2, reward=0.0).total.backward()
     loss(weighted, 2, reward=50.0, baseline=-0.8).total.backward()
     assert torch.equal(weighted.logits.grad, plain.logits.grad)
@@ -147,7 +147,7 @@ def test_the_reward_carries_no_gradient():
 
 
 def test_the_score_functions_gradient_goes_to_the_chosen_places_alone():
-    one = reading(chosen=FIRST)
+    one = reading(sampled=FIRST)
     loss(one, 2, reward=0.6, baseline=-0.8).total.backward()
     expected = torch.zeros_like(ALPHA)
     for i, reward, left in ((0, log(0.075), 3), (2, log(0.15), 2), (3, log(0.3), 1)):
@@ -156,13 +156,13 @@ def test_the_score_functions_gradient_goes_to_the_chosen_places_alone():
 
 
 def test_the_baseline_is_fed_with_the_words_of_sampled_rows():
-    found = loss(reading(chosen=FIRST), 2, reward=1.0)
+    found = loss(reading(sampled=FIRST), 2, reward=1.0)
     assert found.sampled.tolist() == pytest.approx([log(0.5) + log(0.5) + log(0.3), 3])
     assert not found.sampled.requires_grad
 
 
 def test_smoothed_targets_are_no_part_of_the_reward():
-    sharp, smooth = reading(chosen=BOTH), reading(chosen=BOTH)
+    sharp, smooth = reading(sampled=BOTH), reading(sampled=BOTH)
     loss(sharp, 2).total.backward()
     loss(smooth, 2, label_smoothing=0.3).total.backward()
     assert torch.equal(sharp.alpha.grad, smooth.alpha.grad)
@@ -170,8 +170,8 @@ def test_smoothed_targets_are_no_part_of_the_reward():
 
 def test_the_order_of_words_does_not_matter():
     order = torch.tensor([2, 0, 3, 1])
-    one = reading(chosen=BOTH)
-    fields = ("logits", "targets", "row", "time", "alpha", "place", "chosen")
+    one = reading(sampled=BOTH)
+    fields = ("logits", "targets", "row", "time", "alpha", "cell", "sampled")
     other = replace(one, **{name: getattr(one, name)[order] for name in fields})
     how = {"doubly_stochastic": 0.5, "reward": 0.7, "entropy": 0.1, "baseline": -1.0}
     assert float(loss(one, 2, **how).total.detach()) == pytest.approx(float(loss(other, 2, **how).total.detach()))

@@ -7,7 +7,8 @@ import torch
 
 from captioner.errors import CaptionerError
 from captioner.model.loss import loss
-from captioner.model.network import Network, load_weights
+from captioner.model.network import Network
+from captioner.model.weights import load_weights
 from tests.model.tiny_models import make_captions, make_network, noise_pixels
 
 TAILED = {"size": 64, "annotations": ("stage4",), "tail": "stage4"}
@@ -24,8 +25,8 @@ def test_annotations_of_cached_grids_are_those_of_the_pixels():
 
 def backward(network: Network) -> None:
     network.train()
-    reading = network.decoder(network.encode(noise_pixels(2, 64)), *make_captions([[4, 3], [2, 5]]))
-    loss(reading, 4, doubly_stochastic=1.0).total.backward()
+    forced = network.decoder(network.encode(noise_pixels(2, 64)), *make_captions([[4, 3], [2, 5]]))
+    loss(forced, 4, doubly_stochastic=1.0).total.backward()
 
 
 def test_no_gradient_reaches_a_frozen_encoder():

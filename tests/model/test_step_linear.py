@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from captioner.model.efficientnet_lite import ConvNorm
-from captioner.model.step_linear import StepLinear, convolve, draw, dropout, over_steps
+from captioner.model.fast_cpu import convolve, dropout, sample_categorical
+from captioner.model.step_linear import StepLinear, over_steps
 from captioner.workarounds.malloc import keep_memory
 
 
@@ -62,7 +63,7 @@ def test_a_step_that_fails_leaves_the_layer_as_it_was() -> None:
     quick, _ = twins(False)
     with pytest.raises(RuntimeError), over_steps(quick):
         quick(torch.zeros(2, 3, 4, dtype=torch.double))
-    assert quick._ticket is None
+    assert quick._steps is None
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
@@ -104,7 +105,7 @@ def test_dropout_follows_the_seed() -> None:
 
 def test_draws_come_as_often_as_their_probabilities_say() -> None:
     p = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3, 0.0])
-    drawn = draw(p.expand(4, 50_000, -1).contiguous(), torch.Generator().manual_seed(0))
+    drawn = sample_categorical(p.expand(4, 50_000, -1).contiguous(), torch.Generator().manual_seed(0))
     assert drawn.shape == (4, 50_000)
     shares = torch.bincount(drawn.flatten(), minlength=6) / drawn.numel()
     torch.testing.assert_close(shares, p, atol=0.006, rtol=0)  # 5 standard deviations
@@ -113,7 +114,7 @@ def test_draws_come_as_often_as_their_probabilities_say() -> None:
 
 def test_draws_follow_the_generator() -> None:
     p = torch.rand(3, 7)
-    first, second = (draw(p, torch.Generator().manual_seed(5)) for _ in range(2))
+    first, second = (sample_categorical(p, torch.Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -132,7 +133,7 @@ def test_products_of_steps_are_made_in_bfloat16_and_what_is_passed_on_stays_floa
         x = start.clone().requires_grad_()
         h = x
         with torch.autocast("cpu", torch.bfloat16, enabled=half), over_steps(quick):
-            assert quick._ticket is not None  # one product for all steps, in either precision
+            assert quick._steps is not None  # one product for all steps, in either precision
             for _ in range(4):
                 h = torch.tanh(quick(h))
                 assert h.dtype == torch.float32

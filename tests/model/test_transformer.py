@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from captioner.errors import CaptionerError
-from captioner.model.decoder import spread
-from captioner.model.self_attention import waves
+from captioner.model.caption_decoder import expand_state
+from captioner.model.self_attention import encode_positions
 from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
 from tests.model.attention.test_parts import copy_attention, shaken
@@ -42,49 +42,52 @@ def torch_layer(block: Any) -> nn.TransformerDecoderLayer:
 def test_logits_are_those_of_torchs_decoder_layers(layers):
     decoder, annotations = make_transformer(layers), make_annotations(1)
     inputs, targets, lengths = make_captions([[6]])
-    reading = decoder(annotations, inputs, targets, lengths)
+    forced = decoder(annotations, inputs, targets, lengths)
     times = torch.arange(6, dtype=torch.float64)
-    x = decoder.embedding.weight[inputs[0]] + waves(times, SIZE) * (2 / SIZE) ** 0.5
+    x = decoder.embedding.weight[inputs[0]] + encode_positions(times, SIZE) * (2 / SIZE) ** 0.5
     a = torch.relu(decoder.project(annotations))
     mask = torch.full((6, 6), -torch.inf, dtype=torch.float64).triu(1)
     for block in decoder.blocks:
         x = torch_layer(block)(x, a, tgt_mask=mask)
-    torch.testing.assert_close(reading.logits, decoder.output(decoder.norm(x))[0])
+    torch.testing.assert_close(forced.logits, decoder.output(decoder.norm(x))[0])
 
 
 def test_the_map_of_one_layer_is_the_mean_of_torchs_heads():
     decoder, annotations = make_transformer(1), make_annotations(1)
     inputs, targets, lengths = make_captions([[4]])
-    reading = decoder(annotations, inputs, targets, lengths)
+    forced = decoder(annotations, inputs, targets, lengths)
     seen: list[Any] = []
     theirs = torch_layer(decoder.blocks[0])
     a = torch.relu(decoder.project(annotations))
-    x = decoder.embedding.weight[inputs[0]] + waves(torch.arange(4, dtype=torch.float64), SIZE) * (2 / SIZE) ** 0.5
+    x = (
+        decoder.embedding.weight[inputs[0]]
+        + encode_positions(torch.arange(4, dtype=torch.float64), SIZE) * (2 / SIZE) ** 0.5
+    )
     normed = theirs.norm1(x)
     x = x + theirs.self_attn(normed, normed, normed, attn_mask=torch.ones(4, 4, dtype=torch.bool).triu(1))[0]
     seen.append(theirs.multihead_attn(theirs.norm2(x), a, a)[1])
-    torch.testing.assert_close(reading.alpha, seen[0][0])
-    torch.testing.assert_close(reading.alpha.sum(-1), torch.ones(4, dtype=torch.float64))
+    torch.testing.assert_close(forced.alpha, seen[0][0])
+    torch.testing.assert_close(forced.alpha.sum(-1), torch.ones(4, dtype=torch.float64))
 
 
 def test_whole_captions_equal_single_steps_with_the_cache():
-    decoder, annotations = make_transformer(context="self_attention"), make_annotations(2)
+    decoder, annotations = make_transformer(grid_encoder="self_attention"), make_annotations(2)
     inputs, targets, lengths = make_captions([[5, 3], [4, 1]])
-    reading = decoder(annotations, inputs, targets, lengths)
+    forced = decoder(annotations, inputs, targets, lengths)
     shared, own = decoder.begin(annotations)
-    own, said, maps = spread(own, 2), [], []
+    own, said, maps = expand_state(own, 2), [], []
     for t in range(5):
         assert own["past"].shape[2] == t
-        logits, own, glance = decoder.step(shared, own, inputs[:, :, t])
+        logits, own, attention = decoder.step(shared, own, inputs[:, :, t])
         said.append(logits)
-        maps.append(glance.alpha)
+        maps.append(attention.alpha)
     for row in range(4):
         image, caption = divmod(row, 2)
         count = int(lengths[image, caption])
         expected = torch.stack(said)[:count, image, caption], torch.stack(maps)[:count, image, caption]
-        torch.testing.assert_close(of_row(reading, row, reading.logits), expected[0])
-        torch.testing.assert_close(of_row(reading, row, reading.alpha), expected[1])
-        assert of_row(reading, row, reading.targets).tolist() == targets[image, caption, :count].tolist()
+        torch.testing.assert_close(of_row(forced, row, forced.logits), expected[0])
+        torch.testing.assert_close(of_row(forced, row, forced.alpha), expected[1])
+        assert of_row(forced, row, forced.targets).tolist() == targets[image, caption, :count].tolist()
 
 
 def test_a_word_does_not_know_what_comes_after_it():
@@ -98,5 +101,5 @@ def test_a_word_does_not_know_what_comes_after_it():
 
 
 def test_own_words_can_not_be_fed():
-    with pytest.raises(CaptionerError, match="own last words"):
+    with pytest.raises(CaptionerError, match="scheduled sampling does not work"):
         make_transformer()(make_annotations(1), *make_captions([[3]]), own_words=0.5)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from captioner.images import reading as images
-from captioner.model.decoder import Decoder, Reading
+from captioner.model.caption_decoder import TeacherForced
+from captioner.model.decoder import Decoder
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
@@ -125,7 +126,7 @@ def make_captions(lengths: list[list[int]], words: int = 11, seed: int = 2) -> t
     return inputs, targets, count
 
 
-def of_row(reading: Reading, row: int, values: Tensor) -> Tensor:
+def of_row(forced: TeacherForced, row: int, values: Tensor) -> Tensor:
     """One caption's values in the order of its words."""
-    selected = reading.row == row
-    return values[selected][reading.time[selected].argsort()]
+    selected = forced.row == row
+    return values[selected][forced.time[selected].argsort()]

@@ -59,7 +59,7 @@ def test_a_truncated_checkpoint_is_said_to_be_damaged(kept: int, tmp_path: Path)
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaptionerError, match=f"no checkpoint at {tmp_path}"):
+    with pytest.raises(CaptionerError, match=f"no such file: {tmp_path}"):
         checkpoint.read(tmp_path / "none.safetensors")
 
 

@@ -25,10 +25,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "model__attention": {"mode": "gumbel", "size": 8},
         "training__scst": {"start_epoch": 1, "samples": 2},
     },
-    "hard with memory": {"model__attention": {"mode": "hard", "size": 8, "location": "both", "place": "after"}},
+    "hard with memory": {"model__attention": {"mode": "hard", "size": 8, "location": "both", "attend": "after"}},
     "heads, own words": {
         "model__attention": {"size": 8, "heads": 2, "location": "ntm"},
-        "model__context": "self_attention",
+        "model__grid_encoder": "self_attention",
         "training__scheduled_sampling": {"increase": 0.3},
     },
 }
@@ -49,52 +49,55 @@ def test_a_choice_is_trained_validated_and_exported(kind: str, shapes: Path, tmp
 def test_an_unknown_choice_names_the_nearest(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.attention\.score: .* got 'aditive'\. Did you mean 'additive'\?"):
         tiny_run.config(shapes, model__attention__score="aditive")
-    with pytest.raises(UsageError, match=r"model\.context: .* got 'zebra'$"):
-        tiny_run.config(shapes, model__context="zebra")
+    with pytest.raises(UsageError, match=r"model\.grid_encoder: .* got 'zebra'$"):
+        tiny_run.config(shapes, model__grid_encoder="zebra")
 
 
 CLASHES = {
     "model.attention.heads=2 clashes with model.attention.mode=hard": {
         "model__attention": {"heads": 2, "mode": "hard"}
     },
-    "model.attention.place=both clashes with model.attention.mode=gumbel": {
-        "model__attention": {"place": "both", "mode": "gumbel"}
+    "model.attention.attend=both clashes with model.attention.mode=gumbel": {
+        "model__attention": {"attend": "both", "mode": "gumbel"}
     },
     "model.attention.heads=3 clashes with model.attention.size=256": {"model__attention": {"heads": 3}},
     "model.attention.score=dot clashes with model.annotation_size=12": {
         "model__attention": {"score": "dot"},
         "model__annotation_size": 12,
     },
-    "model.attention.place=after clashes with model.output_context=false": {
-        "model__attention": {"place": "after"},
+    "model.attention.attend=after clashes with model.output_context=false": {
+        "model__attention": {"attend": "after"},
         "model__output_context": False,
     },
-    "model.attention.place=both clashes with model.output_context=false": {
-        "model__attention": {"place": "both"},
+    "model.attention.attend=both clashes with model.output_context=false": {
+        "model__attention": {"attend": "both"},
         "model__output_context": False,
     },
     "model.attention.width=3.0 clashes with model.attention.score=additive": {"model__attention": {"width": 3.0}},
     "model.attention.relaxation=0.2 clashes with model.attention.mode=soft": {"model__attention": {"relaxation": 0.2}},
-    "model.context_layers=4 clashes with model.context=none": {"model__context_layers": 4},
+    "model.grid_encoder_layers=4 clashes with model.grid_encoder=none": {"model__grid_encoder_layers": 4},
     "model.attention.learn_width=true clashes with model.attention.score=additive": {
         "model__attention": {"learn_width": True}
     },
-    "model.context=lstm clashes with model.annotation_size=15": {
-        "model__context": "lstm",
+    "model.grid_encoder=lstm clashes with model.annotation_size=15": {
+        "model__grid_encoder": "lstm",
         "model__annotation_size": 15,
     },
-    "model.context_heads=3 clashes with model.annotation_size=16": {
-        "model__context": "self_attention",
-        "model__context_heads": 3,
+    "model.grid_encoder_heads=3 clashes with model.annotation_size=16": {
+        "model__grid_encoder": "self_attention",
+        "model__grid_encoder_heads": 3,
     },
     "model.decoder=transformer clashes with model.attention.score=additive": {"model__decoder": "transformer"},
     "model.decoder=transformer clashes with training.scheduled_sampling.increase=0.1": {
         **TRANSFORMER,
         "training__scheduled_sampling": {"increase": 0.1},
     },
-    "training.crop=0.8 clashes with model.context=positions": {"model__context": "positions", "training__crop": 0.8},
-    "training.crop=0.8 clashes with model.context=self_attention": {
-        "model__context": "self_attention",
+    "training.crop=0.8 clashes with model.grid_encoder=positions": {
+        "model__grid_encoder": "positions",
+        "training__crop": 0.8,
+    },
+    "training.crop=0.8 clashes with model.grid_encoder=self_attention": {
+        "model__grid_encoder": "self_attention",
         "training__crop": 0.8,
     },
     "training.crop=0.8 clashes with model.attention.location=ntm": {

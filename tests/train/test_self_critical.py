@@ -75,12 +75,12 @@ def chance(decoder: Decoder, words: tuple[int, ...], places: tuple[int, ...], lo
         if places:
             mark = torch.full((1, 1, PLACES), -1e9, dtype=torch.float64)
             mark[0, 0, places[t]] = 1e9  # noise that decides the draw
-            hard = {"noise": mark, "chosen": torch.ones(1, 1, dtype=torch.bool)}
-        logits, own, glance = decoder.step(shared, own, torch.tensor([[last]]), **hard)
+            hard = {"noise": mark, "sampled": torch.ones(1, 1, dtype=torch.bool)}
+        logits, own, attention = decoder.step(shared, own, torch.tensor([[last]]), **hard)
         allowed = torch.softmax(logits[0, 0, [END, RED, DOT]] / heat, -1)
         p = p * allowed[[END, RED, DOT].index(word)]
         if places:
-            p = p * glance.alpha[0, 0, places[t]]
+            p = p * attention.alpha[0, 0, places[t]]
         last = word
     return p
 
@@ -102,10 +102,10 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
         table = torch.zeros(1, len(every), inputs.shape[-1], dtype=torch.int64)
         for k, (_, places) in enumerate(every):
             table[0, k, : len(places)] = torch.tensor(places)
-        looks = {"places": table, "chosen": torch.ones(1, len(every), dtype=torch.bool)}
-    reading = decoder(image(), inputs, targets, lengths, **looks)
+        looks = {"cells": table, "sampled": torch.ones(1, len(every), dtype=torch.bool)}
+    forced = decoder(image(), inputs, targets, lengths, **looks)
     weights = reward * p.detach() * len(every)  # the loss is a mean over captions
-    estimate = loss(reading, weights, VOCABULARY, max_length=longest, temperature=heat)
+    estimate = loss(forced, weights, VOCABULARY, max_length=longest, temperature=heat)
     found = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
     compared = 0
     for mine, theirs in zip(found, exact, strict=True):
@@ -119,10 +119,10 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
 def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
     decoder, hard, heat = tiny(mode, 1.5), mode == "hard", 0.8
     count = 6000
-    chosen = torch.ones(1, count, dtype=torch.bool) if hard else None
+    sampled = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
     how: dict[str, Any] = {"captions": count, "max_length": 2, "temperature": heat}
-    drawn, places = sample(decoder, image(), VOCABULARY, chosen=chosen, generator=generator, **how)
+    drawn, places = sample(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
     assert (places is not None) == hard
     said = [tuple(words) for words in drawn[0]]
     likely: dict[tuple[int, ...], float] = {}
@@ -191,12 +191,12 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
     generator = torch.Generator().manual_seed(0)
     images, rewards = np.arange(4), []
     for _ in range(90):
-        chosen = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
-        drawn = critic.draw(annotations, images, chosen, generator)
+        sampled = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
+        drawn = critic.draw(annotations, images, sampled, generator)
         rewards.append(drawn.mean_reward)
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, WORDS)]
-        reading = decoder(annotations, *batch, chosen=drawn.chosen, places=drawn.places)
-        critic.loss(reading, drawn, places_weight=0.2).backward()
+        forced = decoder(annotations, *batch, sampled=drawn.sampled, cells=drawn.places)
+        critic.loss(forced, drawn, places_weight=0.2).backward()
         optimizer.step()
         optimizer.zero_grad()
     early, late = np.mean(rewards[:3]), np.mean(rewards[-10:])  # it learns within ten steps
@@ -211,15 +211,15 @@ def test_draws_keep_together_when_the_longest_comes_first() -> None:
     """The loss of reordered draws is the loss of the draws as they came."""
     decoder, words = tiny("hard", 1.5), [[[RED], [DOT, RED], []]]
     places = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
-    chosen, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
-    came = Draws(words, places, chosen, weights, 0.0)
+    sampled, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
+    came = Draws(words, places, sampled, weights, 0.0)
     first = longest_first(came)
     assert first.words == [[[DOT, RED], [RED], []]]
     losses = []
     for drawn in (came, first):
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
-        reading = decoder(image(), *batch, chosen=drawn.chosen, places=drawn.places)
-        losses.append(float(loss(reading, drawn.advantages.flatten(), VOCABULARY, max_length=2).detach()))
+        forced = decoder(image(), *batch, sampled=drawn.sampled, cells=drawn.places)
+        losses.append(float(loss(forced, drawn.advantages.flatten(), VOCABULARY, max_length=2).detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 

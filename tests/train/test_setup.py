@@ -256,7 +256,7 @@ def test_a_crop_is_never_less_than_the_share(shapes: Path) -> None:
 
 def test_decoders_that_know_no_rows_and_columns_take_crops(shapes: Path) -> None:
     tiny_run.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
-    tiny_run.config(shapes, training__crop=0.8, model__context="lstm")
+    tiny_run.config(shapes, training__crop=0.8, model__grid_encoder="lstm")
 
 
 def test_crops_of_grids_are_refused_where_pixels_are_trained_on(shapes: Path) -> None:

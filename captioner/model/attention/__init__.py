@@ -1,14 +1,15 @@
-"""The attention family: small parts that the decoder plugs together, each a choice of the config.
+"""Attention: small parts that the decoder combines. The settings choose one of each kind.
 
-scores     how well a place fits the state: additive, dot, scaled_dot, general, cosine, gaussian
-heads      one look, or several at once that are mixed
-location   from scores to a map: by content alone, or also by where it looked before
-draw       from a map to weights: the expectation, one sampled place, or one with a straight-through gradient
-place      when to look: before the LSTM's step, after it, or both
-gate       how much of the context counts
-sentinel   something to look at that is not in the picture
-pool       the annotations as one vector, for the first state
-context    what annotations tell each other before the decoder reads them
+scores         how well a cell fits the state: additive, dot, scaled_dot, general, cosine, gaussian
+heads          one context vector, or several that are mixed
+location       from scores to attention weights: by content alone, or also by where earlier words attended
+cell_sampling  from attention weights to a context vector: the expectation, or one sampled cell
+gate           how much of the context vector counts
+sentinel       one more cell, which is not in the picture
+pool           all annotations as one vector, for the first state
+output         what one step of attention returns
 
-A part that does nothing is a part as well, so that a step has no branches. docs/attention.md compares them.
+A part that does nothing is a part as well (NoGate, NoSentinel), so the decoder calls them all without branches. When
+attention runs (before the LSTM, after it, or both) is decided in `Decoder.recurrence`. docs/attention.md compares the
+parts.
 """

@@ -1,61 +1,82 @@
-"""Draws: from the map alpha_t to the weights of the places.
+"""Soft or hard attention: from the attention weights alpha_t to the weights w_t of the context vector.
 
 soft    w_t = alpha_t                                          the expectation
-hard    w_t = one-hot(s_t),  s_t ~ Multinoulli(alpha_t)        one place; learns by reward (model/objective.py)
-gumbel  w_t = one-hot(argmax(log alpha_t + g)) forwards, and backwards the gradient of
+hard    w_t = one-hot(s_t),  s_t ~ Multinoulli(alpha_t)        one sampled cell, trained by reward (model/loss.py)
+gumbel  w_t = one-hot(argmax(log alpha_t + g)) in the forward pass; the backward pass has the gradient of
         softmax((log alpha_t + g) / relaxation),  g ~ Gumbel   (Jang et al. 2017, straight-through)
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from captioner.model.attention.core import choose
 from captioner.model.settings import AttentionSettings
 
 
-class Draw(nn.Module):
-    """Soft and hard: rows marked as chosen look at one place, all others everywhere."""
+class CellChoice(NamedTuple):
+    """Which rows attend to one cell, and to which. Soft attention leaves all three out."""
 
-    rewarded = True  # whether places learn by what the words after them are worth
+    sampled: Tensor | None = None  # (B, K) bool: rows that attend to one cell
+    noise: Tensor | None = None  # (B, K, L): Gumbel noise; without it the likeliest cell is taken
+    cell: Tensor | None = None  # (B, K): take these cells, and sample none
 
-    def forward(
-        self, alpha: Tensor, chosen: Tensor | None, noise: Tensor | None, place: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Weights like alpha and the places (B, K); `place` is looked at in place of drawing one."""
-        if chosen is None:
+
+class CellSampling(nn.Module):
+    """Soft and hard attention: sampled rows attend to one cell, the other rows to all cells."""
+
+    learns_by_reward = True  # whether the loss rewards a cell for the words that follow it
+
+    def forward(self, alpha: Tensor, choice: CellChoice) -> tuple[Tensor, Tensor | None]:
+        """Weights with the shape of alpha, and the cells (B, K)."""
+        sampled, noise, cell = choice
+        if sampled is None:
             return alpha, None
-        place = choose(alpha, noise) if place is None else place
-        mask = chosen.to(alpha.dtype).unsqueeze(-1)
-        return mask * self.single(alpha, noise, place) + (1 - mask) * alpha, place
+        cell = select_cell(alpha, noise) if cell is None else cell
+        mask = sampled.to(alpha.dtype).unsqueeze(-1)
+        return mask * self.one_hot(alpha, noise, cell) + (1 - mask) * alpha, cell
 
-    def single(self, alpha: Tensor, noise: Tensor | None, place: Tensor) -> Tensor:
-        """All the weight at the place; no gradient."""
-        return F.one_hot(place, alpha.shape[-1]).to(alpha.dtype)
+    def one_hot(self, alpha: Tensor, noise: Tensor | None, cell: Tensor) -> Tensor:
+        """All the weight on one cell, without a gradient."""
+        return F.one_hot(cell, alpha.shape[-1]).to(alpha.dtype)
 
 
-class StraightThrough(Draw):
-    """The same places; gradients go through the softmax that the place is the argmax of.
+class StraightThroughSampling(CellSampling):
+    """The same cells, with the gradient of the softmax whose argmax is the cell.
 
-    Where the place was drawn before (the self-critical stage), its noise is gone, and the softmax is without it.
+    A cell that is given (self-critical training) was sampled with noise that is no longer known. Its softmax has none.
     """
 
-    rewarded = False
+    learns_by_reward = False
 
     def __init__(self, relaxation: float) -> None:
         super().__init__()
         self.relaxation = relaxation
 
-    def single(self, alpha: Tensor, noise: Tensor | None, place: Tensor) -> Tensor:
-        one = super().single(alpha, noise, place)
+    def one_hot(self, alpha: Tensor, noise: Tensor | None, cell: Tensor) -> Tensor:
+        hard = super().one_hot(alpha, noise, cell)
         if not alpha.requires_grad:
-            return one
+            return hard
         scores = torch.log(alpha.clamp_min(1e-20))
         soft = F.softmax((scores if noise is None else scores + noise) / self.relaxation, -1)
-        return one + (soft - soft.detach())
+        return hard + (soft - soft.detach())
 
 
-def make_draw(settings: AttentionSettings) -> Draw:
-    return StraightThrough(settings.relaxation) if settings.mode == "gumbel" else Draw()
+def make_cell_sampling(settings: AttentionSettings) -> CellSampling:
+    return StraightThroughSampling(settings.relaxation) if settings.mode == "gumbel" else CellSampling()
+
+
+def gumbel_noise(shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device) -> Tensor:
+    """Noise g such that argmax(log alpha + g) is a sample of Multinoulli(alpha)."""
+    # Always float32: half precision has too few numbers near 1 to sample rare cells.
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float32, device=device).clamp_min(1e-20)
+    return -torch.log(-torch.log(uniform))
+
+
+def select_cell(alpha: Tensor, noise: Tensor | None) -> Tensor:
+    """The index (B, K) of the likeliest cell or, with Gumbel noise, of a sampled cell."""
+    scores = torch.log(alpha.clamp_min(1e-20))
+    return (scores if noise is None else scores + noise).argmax(-1)

@@ -1,4 +1,4 @@
-"""Gates: how much of the context counts for this word, beta_t = sigmoid(f_beta(h))  (Xu et al. 2015, section 4.2.1)."""
+"""The gate: how much of the context vector counts, beta_t = sigmoid(f_beta(h))  (Xu et al. 2015, section 4.2.1)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 class NoGate(nn.Module):
     """beta_t = 1."""
 
-    def forward(self, query: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor) -> Tensor:
         """(B, K, 1) for states (B, K, n)."""
-        return torch.ones_like(query[..., :1])
+        return torch.ones_like(hidden[..., :1])
 
 
 class Gate(nn.Linear):  # f_beta
     def __init__(self, hidden_size: int) -> None:
         super().__init__(hidden_size, 1)
 
-    def forward(self, query: Tensor) -> Tensor:
-        return torch.sigmoid(super().forward(query))
+    def forward(self, hidden: Tensor) -> Tensor:
+        return torch.sigmoid(super().forward(hidden))

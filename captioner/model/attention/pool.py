@@ -1,4 +1,4 @@
-"""Pools: all annotations as one vector, from which the first state is made.
+"""Pooling: all annotations as one vector, from which the first state of the LSTM is computed.
 
 mean       sum_i a_i / L                                                 (Xu et al. 2015)
 attention  sum_i alpha_i a_i,  alpha = softmax_i(q . a_i / sqrt(D)),  q a learned vector
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 class MeanPool(nn.Module):
     def forward(self, annotations: Tensor) -> Tensor:
-        """(B, 1, D) of (B, L, D)."""
+        """(B, 1, D) from (B, L, D)."""
         return annotations.mean(1, keepdim=True)
 
 
 class AttentionPool(MeanPool):
-    """The same query for every picture: what is worth knowing before the first word."""
+    """Attention with one learned query for all pictures."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -55,12 +55,12 @@ class Exact:
 @pytest.fixture(scope="module")
 def exact(decoder, annotations) -> Exact:
     sequences = torch.tensor(list(product(range(L), repeat=T)))  # (27, T)
-    chosen = torch.ones(1, len(sequences), dtype=torch.bool)
-    reading = decoder(annotations, *words(len(sequences)), chosen=chosen, places=sequences.unsqueeze(0))
-    log_p = torch.log_softmax(reading.logits, -1).gather(1, reading.targets.unsqueeze(1)).squeeze(1)
-    log_s = reading.alpha.gather(1, reading.place.unsqueeze(1)).squeeze(1).log()
-    of_words = torch.stack([of_row(reading, row, log_p).sum() for row in range(len(sequences))])
-    of_places = torch.stack([of_row(reading, row, log_s).sum() for row in range(len(sequences))])
+    sampled = torch.ones(1, len(sequences), dtype=torch.bool)
+    forced = decoder(annotations, *words(len(sequences)), sampled=sampled, cells=sequences.unsqueeze(0))
+    log_p = torch.log_softmax(forced.logits, -1).gather(1, forced.targets.unsqueeze(1)).squeeze(1)
+    log_s = forced.alpha.gather(1, forced.cell.unsqueeze(1)).squeeze(1).log()
+    of_words = torch.stack([of_row(forced, row, log_p).sum() for row in range(len(sequences))])
+    of_places = torch.stack([of_row(forced, row, log_s).sum() for row in range(len(sequences))])
     p = of_places.exp()
     bound = (p * of_words).sum()
     return Exact(gradient(decoder, bound), float(bound.detach()) / T, p.detach())
@@ -69,11 +69,11 @@ def exact(decoder, annotations) -> Exact:
 def estimates(decoder: Decoder, annotations: Tensor, *, seed: int = 0, **how: float) -> Tensor:
     """Gradients of the sampled objective, (CHUNKS, parameters); ascending, as the bound."""
     draws = torch.Generator().manual_seed(seed)
-    chosen = torch.ones(1, SAMPLES, dtype=torch.bool)
+    sampled = torch.ones(1, SAMPLES, dtype=torch.bool)
     found = []
     for _ in range(CHUNKS):
-        reading = decoder(annotations, *words(SAMPLES), chosen=chosen, generator=draws)
-        found.append(-gradient(decoder, loss(reading, SAMPLES, **how).total))
+        forced = decoder(annotations, *words(SAMPLES), sampled=sampled, generator=draws)
+        found.append(-gradient(decoder, loss(forced, SAMPLES, **how).total))
     return torch.stack(found)
 
 
@@ -127,21 +127,21 @@ def test_without_the_score_function_nothing_tells_attention_where_to_look(decode
     """Sampled places are no function of alpha that a gradient could pass through."""
     names = [name for name, p in decoder.named_parameters() for _ in range(p.numel())]
     of_score = torch.tensor([name.startswith("score.") for name in names])
-    chosen = torch.ones(1, SAMPLES, dtype=torch.bool)
+    sampled = torch.ones(1, SAMPLES, dtype=torch.bool)
     draws = torch.Generator().manual_seed(0)
-    reading = decoder(annotations, *words(SAMPLES), chosen=chosen, generator=draws)
-    assert not gradient(decoder, loss(reading, SAMPLES, reward=0.0).total)[of_score].any()
+    forced = decoder(annotations, *words(SAMPLES), sampled=sampled, generator=draws)
+    assert not gradient(decoder, loss(forced, SAMPLES, reward=0.0).total)[of_score].any()
     assert exact.gradient[of_score].abs().max() > 0.1
 
 
 def test_places_are_drawn_as_often_as_enumeration_says(decoder, annotations, exact):
     count = 20_000
-    chosen = torch.ones(1, count, dtype=torch.bool)
+    sampled = torch.ones(1, count, dtype=torch.bool)
     with torch.no_grad():
         draws = torch.Generator().manual_seed(1)
-        reading = decoder(annotations, *words(count), chosen=chosen, generator=draws)
-    assert reading.place is not None
-    numbers = sum(reading.place[reading.time == t] * L ** (T - 1 - t) for t in range(T))
+        forced = decoder(annotations, *words(count), sampled=sampled, generator=draws)
+    assert forced.cell is not None
+    numbers = sum(forced.cell[forced.time == t] * L ** (T - 1 - t) for t in range(T))
     shares = torch.bincount(numbers, minlength=L**T) / count
     error = (exact.probabilities * (1 - exact.probabilities) / count).sqrt()
     assert ((shares - exact.probabilities).abs() < 4.5 * error + 1e-4).all()
@@ -149,20 +149,20 @@ def test_places_are_drawn_as_often_as_enumeration_says(decoder, annotations, exa
 
 def test_a_row_that_uses_the_expectation_has_the_soft_gradient(decoder, annotations):
     draws = torch.Generator().manual_seed(0)
-    mixed = decoder(annotations, *words(2), chosen=torch.zeros(1, 2, dtype=torch.bool), generator=draws)
+    mixed = decoder(annotations, *words(2), sampled=torch.zeros(1, 2, dtype=torch.bool), generator=draws)
     soft = decoder(annotations, *words(2))
     how = {"reward": 1.0, "entropy": 0.3, "baseline": -1.0}
-    found, expected = (gradient(decoder, loss(reading, 2, **how).total) for reading in (mixed, soft))
+    found, expected = (gradient(decoder, loss(forced, 2, **how).total) for forced in (mixed, soft))
     torch.testing.assert_close(found, expected)
 
 
 def test_sampled_and_expected_rows_stand_side_by_side(decoder, annotations):
     """A chosen row's context is one annotation; the row beside it reads as if alone."""
-    chosen = torch.tensor([[True, False, True]])
+    sampled = torch.tensor([[True, False, True]])
     places = torch.tensor([[[0, 2, 1], [0, 0, 0], [2, 2, 2]]])
-    together = decoder(annotations, *words(3), chosen=chosen, places=places)
+    together = decoder(annotations, *words(3), sampled=sampled, cells=places)
     for row in range(3):
-        alone = decoder(annotations, *words(1), chosen=chosen[:, row : row + 1], places=places[:, row : row + 1])
+        alone = decoder(annotations, *words(1), sampled=sampled[:, row : row + 1], cells=places[:, row : row + 1])
         torch.testing.assert_close(of_row(together, row, together.logits), of_row(alone, 0, alone.logits))
-    assert together.chosen is not None
-    assert of_row(together, 1, together.chosen).tolist() == [False] * T
+    assert together.sampled is not None
+    assert of_row(together, 1, together.sampled).tolist() == [False] * T

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.attention.cell_sampling import StraightThrough
-from captioner.model.attention.core import AdditiveScore
+from captioner.model.attention.cell_sampling import CellChoice, StraightThroughSampling
 from captioner.model.attention.heads import ManyHeads
 from captioner.model.attention.location import ByContent, ByLocation, Coverage, sharpened
 from captioner.model.attention.pool import AttentionPool
 from captioner.model.attention.scores import (
+    AdditiveScore,
     CosineScore,
     DotScore,
     GaussianScore,
@@ -26,8 +26,9 @@ from captioner.model.attention.scores import (
     make_score,
 )
 from captioner.model.attention.sentinel import Sentinel
-from captioner.model.decoder import Decoder, spread
-from captioner.model.grid_encoder import LSTMContext, Positions, SelfAttentionContext
+from captioner.model.caption_decoder import expand_state
+from captioner.model.decoder import Decoder
+from captioner.model.grid_encoder import BidirectionalLSTM, PositionEncoding, SelfAttentionEncoder
 from captioner.model.settings import AttentionSettings
 from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
@@ -182,7 +183,7 @@ def test_sharpening_takes_any_power_of_any_map():
 def test_location_before_the_first_word_is_even_and_a_wrong_grid_is_refused():
     module = ByLocation(4, 2, (2, 3))
     assert module.begin(noise(3, 6, 5))["map"].unique().tolist() == [1 / 6]
-    with pytest.raises(CaptionerError, match="7 annotations are no grid of 2x3"):
+    with pytest.raises(CaptionerError, match="7 annotations do not fit a grid of 2x3"):
         module.begin(noise(3, 7, 5))
 
 
@@ -206,8 +207,8 @@ def test_later_maps_depend_on_earlier_ones(location, heads):
     """The same state and scores twice: without memory the two maps would be the same."""
     decoder = make_decoder(attention={"location": location, "heads": heads}, grid=(3, 3))
     shared, own = decoder.begin(make_annotations(1))
-    first, own, _ = decoder.look(shared, own, chosen=None, noise=None, place=None)
-    second, *_ = decoder.look(shared, own, chosen=None, noise=None, place=None)
+    first, own, _ = decoder.attention(shared, own, CellChoice())
+    second, *_ = decoder.attention(shared, own, CellChoice())
     assert (first - second).abs().max() > 1e-3
 
 
@@ -217,8 +218,8 @@ def test_later_maps_depend_on_earlier_ones(location, heads):
 def test_straight_through_looks_at_one_place_and_learns_through_the_softmax():
     alpha = torch.softmax(noise(1, 4, 5), -1).requires_grad_()
     drawn = noise(1, 4, 5, seed=1)
-    values, chosen = noise(4, 5, seed=2), torch.ones(1, 4, dtype=torch.bool)
-    weights, place = StraightThrough(0.6).train()(alpha, chosen, drawn, None)
+    values, sampled = noise(4, 5, seed=2), torch.ones(1, 4, dtype=torch.bool)
+    weights, place = StraightThroughSampling(0.6).train()(alpha, CellChoice(sampled, drawn))
     assert place is not None
     torch.testing.assert_close(weights.detach(), nn.functional.one_hot(place, 5).double())
     (found,) = torch.autograd.grad((weights * values).sum(), alpha)
@@ -231,20 +232,20 @@ def test_straight_through_looks_at_one_place_and_learns_through_the_softmax():
 
 def test_gumbel_readings_carry_no_places_to_be_rewarded():
     decoder = make_decoder(attention={"mode": "gumbel"}).train()
-    captions, chosen = make_captions([[4, 3]]), torch.ones(1, 2, dtype=torch.bool)
-    reading = decoder(make_annotations(1), *captions, chosen=chosen, generator=torch.Generator().manual_seed(0))
-    assert reading.place is None and reading.chosen is None
-    reading.logits.sum().backward()
+    captions, sampled = make_captions([[4, 3]]), torch.ones(1, 2, dtype=torch.bool)
+    forced = decoder(make_annotations(1), *captions, sampled=sampled, generator=torch.Generator().manual_seed(0))
+    assert forced.cell is None and forced.sampled is None
+    forced.logits.sum().backward()
     assert decoder.score.query.weight.grad.abs().max() > 0
 
 
 def test_gumbel_learns_where_to_look_from_places_that_were_drawn_before():
     """As the self-critical stage reads its samples again: without dropout, all rows at their places."""
     decoder = make_decoder(attention={"mode": "gumbel"}).eval()
-    captions, chosen = make_captions([[4, 3]]), torch.ones(1, 2, dtype=torch.bool)
+    captions, sampled = make_captions([[4, 3]]), torch.ones(1, 2, dtype=torch.bool)
     places = torch.tensor([[[0, 3, 8, 2], [5, 5, 1, 0]]])
-    reading = decoder(make_annotations(1), *captions, chosen=chosen, places=places)
-    nn.functional.cross_entropy(reading.logits, reading.targets).backward()
+    forced = decoder(make_annotations(1), *captions, sampled=sampled, cells=places)
+    nn.functional.cross_entropy(forced.logits, forced.targets).backward()
     assert decoder.score.query.weight.grad.abs().max() > 0
 
 
@@ -254,7 +255,7 @@ def test_gumbel_learns_where_to_look_from_places_that_were_drawn_before():
 @pytest.mark.parametrize("place", ["after", "both"])
 def test_a_step_that_looks_after_the_lstm(place):
     """With torch's own LSTM cell; only the weights are taken from the decoder."""
-    d, annotations = make_decoder(attention={"place": place, "gate": False}), make_annotations(1)
+    d, annotations = make_decoder(attention={"attend": place, "gate": False}), make_annotations(1)
     a = torch.relu(d.project(annotations[0]))
     h, c = (torch.tanh(start[0](a.mean(0))) for start in (d.start_hidden, d.start_cell))
     size = 6 if place == "both" else 0
@@ -271,7 +272,7 @@ def test_a_step_that_looks_after_the_lstm(place):
 
     shared, own = d.begin(annotations)
     for word in (1, 6, 4):
-        logits, own, glance = d.step(shared, own, torch.tensor([[word]]))
+        logits, own, attention = d.step(shared, own, torch.tensor([[word]]))
         y, maps = d.embedding.weight[word], []
         entering = y
         if place == "both":
@@ -282,7 +283,7 @@ def test_a_step_that_looks_after_the_lstm(place):
         z = maps[-1] @ a
         total = y + d.hidden_out.weight @ h + d.hidden_out.bias + d.context_out.weight @ z
         torch.testing.assert_close(logits[0, 0], d.embedding.weight @ total + d.output.bias)
-        torch.testing.assert_close(glance.alpha[0, 0], torch.stack(maps).mean(0))
+        torch.testing.assert_close(attention.alpha[0, 0], torch.stack(maps).mean(0))
 
 
 # --- sentinel -------------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ def test_places_that_are_covered_lose_to_the_sentinel_too():
     told = []
     for covered in (0.0, 5.0):
         now = {**own, "covered": torch.full_like(own["covered"], covered)}
-        told.append(float(decoder.look(shared, now, chosen=None, noise=None, place=None)[2].gate.detach()))
+        told.append(float(decoder.attention(shared, now, CellChoice())[2].gate.detach()))
     assert told[0] > 0.5
     assert told[1] < 1e-6
 
@@ -331,19 +332,19 @@ def test_attention_pooling_by_hand():
 
 
 def test_positions_add_waves_of_row_and_column():
-    found = Positions(4, (2, 3))(torch.zeros(1, 6, 4, dtype=torch.float64))[0]
+    found = PositionEncoding(4, (2, 3))(torch.zeros(1, 6, 4, dtype=torch.float64))[0]
     assert found[5].tolist() == pytest.approx([sin(1), cos(1), sin(2), cos(2)])  # row 1, column 2
     assert len({tuple(row) for row in found.tolist()}) == 6
-    wide = Positions(12, (2, 3))(torch.zeros(1, 6, 12, dtype=torch.float64))[0, 5, 6:]  # column 2 in six numbers
+    wide = PositionEncoding(12, (2, 3))(torch.zeros(1, 6, 12, dtype=torch.float64))[0, 5, 6:]  # column 2 in six numbers
     slow, slower = 2 / 10000 ** (1 / 3), 2 / 10000 ** (2 / 3)
     assert wide.tolist() == pytest.approx([sin(2), sin(slow), sin(slower), cos(2), cos(slow), cos(slower)], rel=1e-5)
-    with pytest.raises(CaptionerError, match="5 annotations are no grid of 2x3"):
-        Positions(4, (2, 3))(torch.zeros(1, 5, 4))
+    with pytest.raises(CaptionerError, match="5 annotations do not fit a grid of 2x3"):
+        PositionEncoding(4, (2, 3))(torch.zeros(1, 5, 4))
 
 
 def test_the_lstm_context_reads_the_grid_forwards_and_backwards():
     """Each half against a cell that walks the places by itself."""
-    context = shaken(LSTMContext(6))
+    context = shaken(BidirectionalLSTM(6))
     annotations = noise(1, 5, 6)
     found = context(annotations)[0]
     for suffix, order, half in (("", range(5), slice(0, 3)), ("_reverse", range(4, -1, -1), slice(3, 6))):
@@ -365,7 +366,7 @@ def copy_attention(ours: Any, theirs: nn.MultiheadAttention) -> None:
 
 
 def test_the_self_attention_context_is_torchs_encoder_layer_on_annotations_with_positions():
-    context = shaken(SelfAttentionContext(8, (2, 3), 1, 2, 0.1))
+    context = shaken(SelfAttentionEncoder(8, (2, 3), 1, 2, 0.1))
     theirs = nn.TransformerEncoderLayer(8, 2, 32, 0.0, batch_first=True, norm_first=True).double()
     block = context.blocks[0]
     copy_attention(block.attend, theirs.self_attn)
@@ -383,8 +384,8 @@ def test_the_self_attention_context_is_torchs_encoder_layer_on_annotations_with_
 KINDS: dict[str, dict[str, Any]] = {
     "ntm and coverage": {"attention": {"location": "both"}},
     "heads that remember": {"attention": {"heads": 2, "location": "both", "score": "cosine"}},
-    "after, sentinel": {"attention": {"place": "after", "sentinel": True}},
-    "both, two layers": {"layers": 2, "attention": {"place": "both", "location": "coverage"}},
+    "after, sentinel": {"attention": {"attend": "after", "sentinel": True}},
+    "both, two layers": {"layers": 2, "attention": {"attend": "both", "location": "coverage"}},
 }
 
 
@@ -392,19 +393,19 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_whole_captions_equal_single_steps(settings):
     decoder, annotations = make_decoder(**settings, grid=(3, 3)), make_annotations(2)
     inputs, targets, lengths = make_captions([[5, 3], [4, 1]])
-    reading = decoder(annotations, inputs, targets, lengths)
+    forced = decoder(annotations, inputs, targets, lengths)
     shared, own = decoder.begin(annotations)
-    own, said, maps = spread(own, 2), [], []
+    own, said, maps = expand_state(own, 2), [], []
     for t in range(5):
-        logits, own, glance = decoder.step(shared, own, inputs[:, :, t])
+        logits, own, attention = decoder.step(shared, own, inputs[:, :, t])
         said.append(logits)
-        maps.append(glance.alpha)
+        maps.append(attention.alpha)
     for row in range(4):
         image, caption = divmod(row, 2)
         count = int(lengths[image, caption])
         expected = torch.stack(said)[:count, image, caption], torch.stack(maps)[:count, image, caption]
-        torch.testing.assert_close(of_row(reading, row, reading.logits), expected[0])
-        torch.testing.assert_close(of_row(reading, row, reading.alpha), expected[1])
+        torch.testing.assert_close(of_row(forced, row, forced.logits), expected[0])
+        torch.testing.assert_close(of_row(forced, row, forced.alpha), expected[1])
 
 
 # --- the ground -----------------------------------------------------------------------------------------
@@ -442,9 +443,9 @@ def test_with_the_defaults_first_weights_are_drawn_as_before_there_was_a_family(
     [
         ({"attention": {"score": "dot"}}, "annotations of width 5 with states of model.hidden_size=7"),
         ({"attention": {"heads": 2}}, "heads=2 does not divide annotations of width 5"),
-        ({"context": "lstm"}, "5 wide ones don't divide"),
+        ({"grid_encoder": "lstm"}, "a width of 5 can't be divided by 2"),
         ({"attention": {"location": "ntm"}}, "needs the rows and columns"),
-        ({"context": "positions"}, "needs the rows and columns"),
+        ({"grid_encoder": "positions"}, "needs the rows and columns"),
     ],
     ids=str,
 )

@@ -7,8 +7,9 @@ from math import exp, log, tanh
 import pytest
 import torch
 
-from captioner.model.attention import core as attention
-from captioner.model.attention.core import AdditiveScore
+from captioner.model.attention.cell_sampling import gumbel_noise, select_cell
+from captioner.model.attention.heads import OneHead
+from captioner.model.attention.scores import AdditiveScore
 from tests.model.tiny_models import make_annotations, make_decoder
 
 
@@ -36,7 +37,7 @@ def test_an_attention_step_by_hand():
     assert scores[0, 0].tolist() == pytest.approx([e1, e2], abs=1e-12)
     alpha = torch.softmax(scores, -1)
     share = exp(e1) / (exp(e1) + exp(e2))
-    z = attention.context(alpha, annotations)[0, 0].tolist()
+    z = OneHead()(alpha, annotations)[0, 0].tolist()
     assert z == pytest.approx([share * 0.1 - (1 - share) * 0.3, share * 0.2 + (1 - share) * 0.4], abs=1e-12)
 
 
@@ -84,23 +85,23 @@ def test_the_temperature_divides_the_scores(temperature):
     torch.testing.assert_close(found, raised / raised.sum(-1, keepdim=True))
 
 
-def test_without_noise_the_likeliest_place_is_chosen():
+def test_without_noise_the_likeliest_cell_is_selected():
     alpha = torch.tensor([[[0.2, 0.5, 0.3], [0.4, 0.35, 0.25]]])
-    assert attention.choose(alpha, None).tolist() == [[1, 0]]
+    assert select_cell(alpha, None).tolist() == [[1, 0]]
 
 
-def test_with_noise_places_are_chosen_as_often_as_alpha_says():
+def test_with_noise_cells_are_sampled_with_the_probabilities_alpha():
     alpha = torch.tensor([0.6, 0.25, 0.1, 0.05, 0.0])
     draws = 40_000
-    noise = attention.gumbel((1, draws, 5), torch.Generator().manual_seed(0), alpha)
-    counts = torch.bincount(attention.choose(alpha.expand(1, draws, 5), noise).flatten(), minlength=5)
+    noise = gumbel_noise((1, draws, 5), torch.Generator().manual_seed(0), alpha.device)
+    counts = torch.bincount(select_cell(alpha.expand(1, draws, 5), noise).flatten(), minlength=5)
     for count, p in zip(counts.tolist(), alpha.tolist(), strict=True):
         assert abs(count - draws * p) < 4 * (draws * p * (1 - p)) ** 0.5 + 1e-9
 
 
-def test_noise_is_gumbels_and_finite_whatever_the_annotations_precision():
+def test_noise_is_finite_and_has_the_gumbel_distribution():
     """P(g < x) = exp(-exp(-x)); half precision would have too few numbers to draw a rare place."""
-    noise = attention.gumbel((200, 500), torch.Generator().manual_seed(1), torch.zeros(1, dtype=torch.float16))
+    noise = gumbel_noise((200, 500), torch.Generator().manual_seed(1), torch.device("cpu"))
     assert noise.isfinite().all()
     for x in (-1.0, 0.0, 2.0, 7.0):
         p = exp(-exp(-x))
@@ -109,7 +110,7 @@ def test_noise_is_gumbels_and_finite_whatever_the_annotations_precision():
     assert noise.unique().numel() > 90_000
 
 
-def test_the_same_seed_draws_the_same_places():
-    one, same, other = (attention.gumbel((4, 5), torch.Generator().manual_seed(s), torch.zeros(1)) for s in (3, 3, 4))
+def test_the_same_seed_samples_the_same_cells():
+    one, same, other = (gumbel_noise((4, 5), torch.Generator().manual_seed(s), torch.device("cpu")) for s in (3, 3, 4))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)

@@ -1,0 +1,69 @@
+"""Operations of torch that are slow in training on a CPU, with faster equivalents. The mathematics is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from captioner.model.step_linear import product_type
+
+
+def convolve(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int], groups: int) -> Tensor:
+    """F.conv2d, faster in bfloat16 on a CPU.
+
+    There, 1x1 convolutions are computed as matrix products, in half the time that float32 takes. Depthwise convolutions
+    compute the gradient of their weight in float32, in a quarter of the time that bfloat16 takes.
+    """
+    if weight.device.type != "cpu" or product_type(weight) != torch.bfloat16:
+        return F.conv2d(x, weight, None, stride, padding, 1, groups)
+    if weight.shape[2:] == (1, 1) and groups == 1 and stride == (1, 1) and padding == (0, 0):
+        return F.linear(x.permute(0, 2, 3, 1), weight.flatten(1)).permute(0, 3, 1, 2)
+    if groups == len(weight) and weight.requires_grad:
+        y: Tensor = _Depthwise.apply(x.bfloat16(), weight, stride, padding)  # type: ignore[no-untyped-call]
+        return y
+    return F.conv2d(x, weight, None, stride, padding, 1, groups)
+
+
+class _Depthwise(torch.autograd.Function):
+    """A convolution with one filter per channel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.geometry = (stride, padding)
+        return F.conv2d(x, weight.to(x.dtype), None, stride, padding, 1, len(weight))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        x, weight = ctx.saved_tensors
+        stride, padding = ctx.geometry
+        geometry: Any = (None, stride, padding, (1, 1), False, (0, 0), len(weight))
+        convolution_backward = torch.ops.aten.convolution_backward
+        dx = None
+        if ctx.needs_input_grad[0]:
+            dx = convolution_backward(dy, x, weight.to(x.dtype), *geometry, (True, False, False))[0]
+        dw = convolution_backward(dy.float(), x.float(), weight, *geometry, (False, True, False))[1]
+        return dx, dw, None, None
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """F.dropout. On a CPU, one random number of 64 bits serves four elements, which takes a seventh of the time."""
+    if not training or p == 0 or x.device.type != "cpu":
+        return F.dropout(x, p, training)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    dropped = round(p * 2**16)  # how many of the 2^16 values of 16 bits drop an element
+    keep = (bits[: x.numel()] >= dropped - 2**15).view(x.shape)
+    return x * keep.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+
+
+def sample_categorical(p: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """One sampled index per row of probabilities (..., V), by the inverse of the cumulative sum.
+
+    torch.multinomial takes twenty times as long: it generates one random number per word of the vocabulary.
+    """
+    sums = p.cumsum(-1)
+    threshold = torch.rand(sums.shape[:-1], generator=generator, device=p.device).unsqueeze(-1) * sums[..., -1:]
+    return torch.searchsorted(sums, threshold, right=True).squeeze(-1).clamp_max(p.shape[-1] - 1)

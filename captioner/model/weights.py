@@ -1,0 +1,60 @@
+"""The weights of a network on disk: reading a file of tensors, fitting them into a network, and loading a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from captioner.bundle.storage import WEIGHTS, Bundle
+from captioner.errors import CaptionerError
+from captioner.model.network import Network
+from captioner.model.renames import current_settings, current_tensors
+from captioner.model.settings import EncoderSettings, ModelSettings
+
+
+def load_network(bundle: Bundle) -> Network:
+    """The network of a bundle, in torch."""
+    settings = current_settings(bundle.manifest.settings)
+    encoder = EncoderSettings.model_validate(settings["encoder"])
+    network = Network(encoder, ModelSettings.model_validate(settings["model"]), len(bundle.vocabulary), load=False)
+    path = bundle.path(WEIGHTS)
+    load_weights(network, read_tensors(path)[0], str(path))
+    return network
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file under their current names, and the metadata of its header."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return current_tensors(tensors), file.metadata() or {}
+    except FileNotFoundError:
+        raise CaptionerError(f"no such file: {path}") from None
+    except (SafetensorError, ValueError) as error:
+        raise CaptionerError(f"{path} is damaged ({error})") from error
+
+
+def load_weights(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:
+    """Give a network all tensors of a saved one, or raise an error that names those that do not fit."""
+    own = network.state_dict()
+    embedding, output = "decoder.embedding.weight", "decoder.output.weight"
+    problems = []
+    if output not in tensors and embedding in tensors:  # tied weights are stored once
+        tensors = {**tensors, output: tensors[embedding]}
+    tied = own[embedding].data_ptr() == own[output].data_ptr()
+    if tied and embedding in tensors and not torch.equal(tensors[embedding], tensors[output]):
+        problems.append(f"{output} differs from {embedding}, which must be equal in a model with model.tied=true")
+    problems += [f"{name} is missing" for name in own if name not in tensors]
+    problems += [f"{name} is not part of this model" for name in tensors if name not in own]
+    problems += [
+        f"{name} is {tuple(tensors[name].shape)}, needed {tuple(tensor.shape)}"
+        for name, tensor in own.items()
+        if name in tensors and tensors[name].shape != tensor.shape
+    ]
+    if problems:
+        more = f" … and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CaptionerError(f"{source} does not fit the model: {'; '.join(problems[:5])}{more}")
+    network.load_state_dict({k: v.to(torch.float32) if v.is_floating_point() else v for k, v in tensors.items()})
