@@ -10,41 +10,43 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import given_options, model_options, search_options
+from captioner.cli.options import (
+    FILE,
+    batch_option,
+    choice,
+    given_options,
+    model_options,
+    picture_arguments,
+    pixel_limit_option,
+    search_options,
+)
 from captioner.progress import ProgressBar
+from captioner.writers.caption_outputs import FORMATS
 
 
 @click.command(name="caption")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--recursive", "-r", is_flag=True, help="Look in the folders inside a folder too.")
+@picture_arguments
 @click.option(
     "--format",
     "-f",
-    "form",
-    type=click.Choice(["text", "jsonl", "csv", "coco"]),
+    "output_format",
+    type=choice(*FORMATS),
     default="text",
     show_default=True,
-    help="text: a line of name, tab and caption; coco: a results file for COCO's scorers.",
+    help="text: lines of name, tab and caption; jsonl, csv: with scores; coco: a results file for COCO's scorers.",
 )
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), help="A file, not standard output.")
-@click.option("--sidecar", is_flag=True, help="Write photo.txt beside each photo, in place of one that is there.")
-@click.option("--resume", is_flag=True, help="Leave out pictures that the output, or their sidecars, already have.")
-@click.option("--words", is_flag=True, help="With jsonl: the figures of each word.")
+@click.option("--output", "-o", type=FILE, metavar="FILE", show_default="standard output", help="File to write to.")
+@click.option("--sidecar", is_flag=True, help="Also write photo.txt beside each photo; an existing one is replaced.")
+@click.option("--resume", is_flag=True, help="Skip pictures whose captions are in --output, or in their sidecars.")
+@click.option("--words", is_flag=True, help="Add the values of each word; needs --format jsonl.")
 @search_options()
 @model_options
-@click.option("--batch", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Pictures at a time.")
-@click.option(
-    "--pixel-limit",
-    type=click.IntRange(1),
-    default=200_000_000,
-    show_default=True,
-    metavar="N",
-    help="Refuse larger pictures, which may be made to fill the memory.",
-)
+@batch_option
+@pixel_limit_option
 def command(
     paths: tuple[str, ...],
     recursive: bool,
-    form: Any,
+    output_format: Any,
     output: Path | None,
     sidecar: bool,
     resume: bool,
@@ -59,9 +61,9 @@ def command(
 ) -> int:
     """Write a sentence about each picture.
 
-    PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for a list of pictures on standard
-    input, one a line. Captions come in the order of the pictures, each as soon as it is ready. A picture that
-    cannot be read is named on standard error; the rest are captioned, and the exit code is 1.
+    PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for a list of pictures on standard input, one
+    per line. Captions come in the order of the pictures, each as soon as it is ready. A picture that cannot be read is
+    named on standard error; the others are captioned, and the exit code is 1.
     """
     from captioner.captioning import Captioner, Failure
     from captioner.images import inputs
@@ -71,7 +73,7 @@ def command(
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and output is None and not sidecar:
         raise click.UsageError("--resume needs --output or --sidecar, to see which pictures are finished")
-    if words and form != "jsonl":
+    if words and output_format != "jsonl":
         raise click.UsageError("--words needs --format jsonl")
     options = given_options(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
@@ -85,10 +87,10 @@ def command(
     failures = len(found.problems)
 
     # COCO results need all names at once; a list on standard input is otherwise captioned while it is still written.
-    names: Iterable[str] = list(found) if form == "coco" or found.coming is None else found
+    names: Iterable[str] = list(found) if output_format == "coco" or found.coming is None else found
     all_names = names if isinstance(names, list) else None
     with (
-        CaptionOutputs(output, form, all_names, words=words, resume=resume, sidecars=sidecar) as outputs,
+        CaptionOutputs(output, output_format, all_names, words=words, resume=resume, sidecars=sidecar) as outputs,
         ProgressBar("captioning") as progress,
     ):
         if outputs.numbers_images:

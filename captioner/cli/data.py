@@ -8,6 +8,13 @@ from pathlib import Path
 
 import click
 
+from captioner.cli.options import (
+    allow_missing_option,
+    captions_format_option,
+    images_option,
+    json_option,
+    overwrite_option,
+)
 from captioner.errors import CaptionerError
 from captioner.progress import ProgressBar
 
@@ -19,24 +26,33 @@ def command() -> None:
 
 @command.command("check")
 @click.argument("captions", nargs=-1, required=True, type=click.Path(path_type=Path))
+@images_option(multiple=True)
+@captions_format_option
+@click.option("--split", "splits", multiple=True, metavar="NAME", help="Check only this split; may be repeated.")
+@click.option("--restval", is_flag=True, help="Count Karpathy's restval split as train.")
+@allow_missing_option
+@click.option("--decode", is_flag=True, help="Decode every picture completely, not only its header.")
 @click.option(
-    "--images",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Folder of the pictures; once for all CAPTIONS, or once for each. [default: beside the captions]",
+    "--min-count",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Occurrences that a word needs to be in the vocabulary.",
 )
-@click.option("--format", "format_", help="Format of CAPTIONS. [default: told by the content]")
-@click.option("--split", "splits", multiple=True, help="Look at this split only; may be repeated.")
-@click.option("--restval", is_flag=True, help="Count Karpathy's restval as train.")
-@click.option("--allow-missing", is_flag=True, help="Count missing images, but don't fail because of them.")
-@click.option("--decode", is_flag=True, help="Decode every picture whole; by default the headers are read.")
-@click.option("--min-count", default=5, show_default=True, type=click.IntRange(1), help="Of a word to be learnt.")
-@click.option("--max-length", default=40, show_default=True, type=click.IntRange(1), help="Words of a caption.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything found as JSON.")
+@click.option(
+    "--max-length",
+    default=40,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Most words of a caption in training; longer captions are counted.",
+)
+@json_option
 def check_command(
     captions: tuple[Path, ...],
     images: tuple[Path, ...],
-    format_: str | None,
+    captions_format: str | None,
     splits: tuple[str, ...],
     restval: bool,
     allow_missing: bool,
@@ -63,7 +79,7 @@ def check_command(
         )
     folders = images * len(captions) if len(images) == 1 else images or (None,) * len(captions)
     parts = [
-        read_set(path, folder, format=format_, restval=restval, setting="CAPTIONS", images_setting="--images")
+        read_set(path, folder, format=captions_format, restval=restval, setting="CAPTIONS", images_setting="--images")
         for path, folder in zip(captions, folders, strict=True)
     ]
     whole = parts[0] if len(parts) == 1 else combine(parts)
@@ -89,11 +105,24 @@ def check_command(
 
 @command.command("shapes")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--images", default=3000, show_default=True, help="How many; a tenth each is for val and test.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The same gives the same set.")
-@click.option("--size", default=96, show_default=True, help="Side of a picture, in pixels.")
-@click.option("--objects", default=2, show_default=True, help="Most objects of a picture, 1 to 3.")
-@click.option("--overwrite", is_flag=True, help="Write into a folder that holds something.")
+@click.option(
+    "--images",
+    default=3000,
+    show_default=True,
+    metavar="N",
+    help="Number of pictures; a tenth each is for val and for test.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Seed for the pictures; the same seed gives the same set.",
+)
+@click.option("--size", default=96, show_default=True, metavar="N", help="Side of a picture in pixels.")
+@click.option("--objects", default=2, show_default=True, metavar="N", help="Most objects per picture, 1 to 3.")
+@overwrite_option
 def shapes_command(out: Path, images: int, seed: int, size: int, objects: int, overwrite: bool) -> None:
     """Draw a synthetic set into the folder OUT: coloured shapes, true sentences, boxes of the objects.
 

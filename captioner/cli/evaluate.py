@@ -8,41 +8,74 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import given_options, model_options, search_options
+from captioner.cli.options import (
+    FILE,
+    FILE_OR_FOLDER,
+    allow_missing_option,
+    batch_option,
+    captions_format_option,
+    given_options,
+    images_option,
+    json_option,
+    model_options,
+    reference_stats_option,
+    search_options,
+)
 from captioner.progress import ProgressBar
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_PATH = click.Path(path_type=Path)
 
 
 @click.command(name="evaluate")
-@click.option("--data", required=True, type=_PATH, metavar="PATH", help="Captions: a file or a folder of any format.")
-@click.option("--split", required=True, metavar="NAME", help="The split to caption: val, test, ...")
-@click.option("--images", type=_PATH, metavar="DIR", help="The pictures.  [default: beside the captions]")
-@click.option("--format", "form", metavar="NAME", help="Format of the captions.  [default: told by the content]")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The first N images only.")
-@click.option("--allow-missing", is_flag=True, help="Leave out pictures that are listed but missing.")
+@click.option(
+    "--data", required=True, type=FILE_OR_FOLDER, metavar="PATH", help="File or folder of captions, in any format."
+)
+@click.option("--split", required=True, metavar="NAME", help="Split to caption, such as val or test.")
+@images_option()
+@captions_format_option
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Use only the first N images.")
+@allow_missing_option
 @search_options("beam", "length_power", "max_length", "repeat_penalty", "hard_attention")
 @model_options
-@click.option("--batch", type=click.IntRange(1), default=32, show_default=True, metavar="N", help="Images at a time.")
+@batch_option
 @click.option(
-    "--features", type=_PATH, metavar="DIR", help="A cache of `captioner features`, read in place of pictures."
+    "--features",
+    type=FILE_OR_FOLDER,
+    metavar="DIR",
+    help="Read the annotations from this cache of `captioner features`, not from the pictures.",
 )
-@click.option("--train-captions", type=_PATH, metavar="PATH", help="To tell which captions are training captions.")
-@click.option("--reference-stats", type=_FILE, metavar="FILE", help="Word frequencies of a larger corpus, for CIDEr.")
-@click.option("--boxes", type=_PATH, metavar="PATH", help="COCO instances, a file or a folder: does it look there?")
 @click.option(
-    "--deletion", "deletions", type=click.IntRange(0), default=0, metavar="N", help="Blank places in N images."
+    "--train-captions",
+    type=FILE_OR_FOLDER,
+    metavar="PATH",
+    help="Training captions, to count how many captions are copies of them.",
 )
-@click.option("--no-likelihood", is_flag=True, help="Leave out the perplexity of the references, a third of the time.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as a JSON object.")
-@click.option("--results", type=_FILE, metavar="FILE", help="Write the captions in COCO's results format.")
-@click.option("--report", type=_FILE, metavar="FILE", help="Write a page with scores, charts, best and worst captions.")
+@reference_stats_option
+@click.option(
+    "--boxes",
+    type=FILE_OR_FOLDER,
+    metavar="PATH",
+    help="COCO instances, a file or a folder, to measure whether attention falls on the named objects.",
+)
+@click.option(
+    "--deletion",
+    "deletions",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Blank the attended cells of N images, to measure how much the words depend on them.",
+)
+@click.option(
+    "--no-likelihood", is_flag=True, help="Leave out the perplexity of the references, which takes a third of the time."
+)
+@json_option
+@click.option("--results", type=FILE, metavar="FILE", help="Write the captions to this file, in COCO's results format.")
+@click.option(
+    "--report", type=FILE, metavar="FILE", help="Write a page with scores, charts, and the best and worst captions."
+)
 def command(
     data: Path,
     split: str,
     images: Path | None,
-    form: str | None,
+    captions_format: str | None,
     limit: int | None,
     allow_missing: bool,
     model: str,
@@ -80,7 +113,7 @@ def command(
         data,
         split,
         images=images,
-        format=form,
+        format=captions_format,
         limit=limit,
         boxes=boxes,
         train_captions=train_captions,

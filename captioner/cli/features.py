@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from captioner.cli.options import config_options, device_option
+
 
 @click.command()
-@click.option("--config", required=True, type=click.Path(path_type=Path), help="Config file; see configs/.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
-@click.option("--device", help="cpu (through onnxruntime), cuda, mps.  [default: cuda where there is one]")
+@config_options(required=True)
+@device_option("cuda where there is one")
 def command(config: Path, changes: tuple[str, ...], device: str | None) -> None:
     """Encode every image of a config's train and val splits once, into the feature cache.
 

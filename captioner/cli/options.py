@@ -1,9 +1,10 @@
-"""Options that several commands share: which model, and how to search."""
+"""Options that several commands share. Each is declared once: its name, its rules and its help text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import Field, fields
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
@@ -12,21 +13,136 @@ from captioner.options import HardAttention, SearchOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MODEL = [
-    click.option(
-        "--model", "-m", default="default", show_default=True, metavar="NAME|DIR", help="A model by name or folder."
-    ),
-    click.option(
-        "--backend",
-        type=click.Choice(["auto", "onnx", "int8", "torch"]),
-        default="auto",
-        show_default=True,
-        help="auto is onnx, unless a device other than the CPU is asked for. int8 is onnx with the model's 8-bit "
-        "graphs: quicker, a little less exact.",
-    ),
-    click.option("--device", metavar="DEVICE", help="cpu, or a device of torch such as cuda."),
-    click.option("--threads", type=click.IntRange(1), metavar="N", help="Processors to use; all by default."),
-]
+FILE = click.Path(dir_okay=False, path_type=Path)
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE_OR_FOLDER = click.Path(path_type=Path)
+
+
+def choice(*names: str) -> click.Choice[str]:
+    """One of these names, in upper or lower case."""
+    return click.Choice(names, case_sensitive=False)
+
+
+def picture_arguments(command: F) -> F:
+    """PATH… and --recursive."""
+    command = click.option("--recursive", "-r", is_flag=True, help="Include the folders inside each folder.")(command)
+    return click.argument("paths", nargs=-1, required=True, metavar="PATH…")(command)
+
+
+def pixel_limit_option(command: F) -> F:
+    from captioner.images.reading import PIXEL_LIMIT
+
+    text = "Refuse pictures with more pixels; a malicious file could fill the memory."
+    return click.option(
+        "--pixel-limit", type=click.IntRange(1), default=PIXEL_LIMIT, show_default=True, metavar="N", help=text
+    )(command)
+
+
+def batch_option(command: F) -> F:
+    from captioner.captioning import BATCH
+
+    text = "Number of pictures to process at a time."
+    return click.option("--batch", type=click.IntRange(1), default=BATCH, show_default=True, metavar="N", help=text)(
+        command
+    )
+
+
+def device_option(default: str) -> Callable[[F], F]:
+    text = "Device to compute on, such as cpu, cuda or mps."
+    return click.option("--device", metavar="DEVICE", show_default=default, help=text)
+
+
+def model_options(command: F) -> F:
+    """--model, --backend, --device and --threads: the arguments of `Captioner.load`."""
+    from captioner.captioning import BackendName
+
+    options: list[Callable[[F], F]] = [
+        click.option(
+            "--model",
+            "-m",
+            default="default",
+            show_default=True,
+            metavar="NAME|DIR",
+            help="Name or folder of the model; `captioner models` lists the names.",
+        ),
+        click.option(
+            "--backend",
+            type=choice(*get_args(BackendName)),
+            default="auto",
+            show_default=True,
+            help="Runtime: onnx, int8 (the model's 8-bit onnx graphs: faster, slightly less exact) or torch; auto is "
+            "onnx on the CPU and torch on other devices.",
+        ),
+        device_option("cpu"),
+        click.option(
+            "--threads",
+            type=click.IntRange(1),
+            metavar="N",
+            show_default="one per processor",
+            help="Number of CPU threads.",
+        ),
+    ]
+    return _apply(options, command)
+
+
+def config_options(*, required: bool) -> Callable[[F], F]:
+    """--config and --set."""
+    options: list[Callable[[F], F]] = [
+        click.option(
+            "--config",
+            required=required,
+            type=FILE_OR_FOLDER,
+            metavar="FILE",
+            help="Config file in YAML; see configs/.",
+        ),
+        click.option(
+            "--set",
+            "changes",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Change a setting of the config, for example training.epochs=3; may be repeated.",
+        ),
+    ]
+    return lambda command: _apply(options, command)
+
+
+def images_option(*, multiple: bool = False) -> Callable[[F], F]:
+    return click.option(
+        "--images",
+        multiple=multiple,
+        type=FILE_OR_FOLDER,
+        metavar="DIR",
+        show_default="beside the captions",
+        help="Folder of the pictures; once, or once per file of captions." if multiple else "Folder of the pictures.",
+    )
+
+
+def captions_format_option(command: F) -> F:
+    text = "Format of the captions: coco, karpathy, flickr8k, table or folder."
+    return click.option(
+        "--format",
+        "captions_format",
+        metavar="NAME",
+        callback=lambda context, parameter, value: value and value.lower(),
+        show_default="detected from the content",
+        help=text,
+    )(command)
+
+
+allow_missing_option = click.option(
+    "--allow-missing", is_flag=True, help="Accept that listed pictures are missing, and leave them out."
+)
+reference_stats_option = click.option(
+    "--reference-stats",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="Take CIDEr's word frequencies from this file, written by `captioner score --write-reference-stats`.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing output; by default it is kept.")
+
 
 _FLAGS = {"forbidden": "--forbid", "required": "--require", "allow_unknown": "--allow-unk"}
 _WORDS = {
@@ -35,23 +151,12 @@ _WORDS = {
 }
 
 
-def model_options(command: F) -> F:
-    """--model, --backend, --device, --threads."""
-    for option in reversed(_MODEL):
-        command = option(command)
-    return command
-
-
 def search_options(*names: str) -> Callable[[F], F]:
     """One option per field of SearchOptions, or for the named fields only. `given_options` collects their values."""
-    options = [option for option in fields(SearchOptions) if not names or option.name in names]
-
-    def decorate(command: F) -> F:
-        for option in reversed(options):
-            command = _search_option(option)(command)
-        return command
-
-    return decorate
+    options: list[Callable[[F], F]] = [
+        _search_option(option) for option in fields(SearchOptions) if not names or option.name in names
+    ]
+    return lambda command: _apply(options, command)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -77,10 +182,17 @@ def _search_option(option: Field[Any]) -> Callable[[F], F]:
         metavar, text = _WORDS[name]
         return click.option(flag, name, multiple=True, metavar=metavar, help=text)
     if name == "hard_attention":
-        return click.option(flag, name, type=click.Choice(get_args(HardAttention)), help=text)
+        return click.option(flag, name, type=choice(*get_args(HardAttention)), help=text)
     if isinstance(default, bool):
         return click.option(flag, name, is_flag=True, default=None, help=text)
     least, most = option.metadata["least"], option.metadata["most"]
     if isinstance(default, int):
         return click.option(flag, name, type=click.IntRange(least, most), metavar="N", help=text)
     return click.option(flag, name, type=click.FloatRange(least, most), metavar="X", help=text)
+
+
+def _apply(options: list[Callable[[F], F]], command: F) -> F:
+    """The command with these options, which its help lists in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from captioner.cli.options import EXISTING_FILE, FILE, json_option, reference_stats_option
 from captioner.errors import CaptionerError
 
 if TYPE_CHECKING:
@@ -15,28 +16,43 @@ if TYPE_CHECKING:
     from captioner.metrics.bootstrap import Difference
     from captioner.metrics.text_scores import Scores
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command("score")
-@click.option("--results", type=_FILE, help="Captions in COCO's results format.")
-@click.option("--references", type=_FILE, required=True, help="References in COCO's captions format.")
-@click.option("--compare", type=_FILE, metavar="FILE", help="Another system's results, for the difference.")
-@click.argument("other", required=False, type=_FILE)
-@click.option("--metrics", metavar="NAMES", help="Some only, with commas between: BLEU,CIDEr. [default: all]")
-@click.option("--reference-stats", type=_FILE, metavar="FILE", help="Word frequencies of a larger corpus, for CIDEr.")
+@click.option("--results", type=EXISTING_FILE, metavar="FILE", help="Captions to score, in COCO's results format.")
+@click.option(
+    "--references",
+    type=EXISTING_FILE,
+    required=True,
+    metavar="FILE",
+    help="References to score against, in COCO's captions format.",
+)
+@click.option(
+    "--compare", type=EXISTING_FILE, metavar="FILE", help="Results of another system, to measure the difference."
+)
+@click.argument("other", required=False, type=EXISTING_FILE)
+@click.option(
+    "--metrics", metavar="NAME[,NAME…]", show_default="all", help="Metrics to compute, for example BLEU,CIDEr."
+)
+@reference_stats_option
 @click.option(
     "--write-reference-stats",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
-    help="Write such a file from --references (.json or .json.gz).",
+    help="Write the word frequencies of --references to this file (.json or .json.gz), for --reference-stats.",
 )
-@click.option("--subset", is_flag=True, help="References without results are no failure.")
+@click.option("--subset", is_flag=True, help="Accept references without results.")
 @click.option(
-    "--samples", default=1000, show_default=True, type=click.IntRange(10), help="Of the bootstrap over images."
+    "--samples",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(10),
+    metavar="N",
+    help="Samples of the bootstrap over images.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the bootstrap.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(0), metavar="N", help="Seed for the bootstrap."
+)
+@json_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
+from captioner.cli.options import FOLDER, config_options, device_option, overwrite_option
+
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), help="Config file; see configs/.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting: --set training.epochs=3.")
-@click.option("--run", "folder", type=click.Path(path_type=Path), help="Run folder.  [default: runs/NAME]")
-@click.option("--resume", type=click.Path(path_type=Path), help="Go on with this run where its last checkpoint is.")
-@click.option("--overwrite", is_flag=True, help="Begin anew in a run folder that exists.")
-@click.option("--device", help="cpu, cuda, mps.  [default: cuda where there is one]")
+@config_options(required=False)
+@click.option("--run", "folder", type=FOLDER, metavar="DIR", show_default="runs/NAME", help="Folder of the run.")
+@click.option("--resume", type=FOLDER, metavar="DIR", help="Continue the run in this folder from its last checkpoint.")
+@overwrite_option
+@device_option("cuda where there is one")
 def command(
     config: Path | None,
     changes: tuple[str, ...],

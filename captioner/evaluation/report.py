@@ -19,7 +19,7 @@ from captioner.errors import CaptionerError
 from captioner.evaluation import charts
 from captioner.evaluation.protocol import Evaluation, pictured
 from captioner.evaluation.tables import Row, Section, heading, sections
-from captioner.overlay.heat import likeliest
+from captioner.overlay.model_captions import with_likeliest_cells
 from captioner.overlay.page import digest
 from captioner.text.tokenizer import tokenize
 
@@ -89,7 +89,7 @@ def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
     assert caption.picture is not None
     caption = dataclasses.replace(caption, picture=dataclasses.replace(caption.picture, name=item.path.name))
     if evaluation.attention == "hard":
-        caption = likeliest(caption)
+        caption = with_likeliest_cells(caption)
     return Example(caption, item.captions, value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -32,17 +32,6 @@ class Style:
 def top_of_scale(*captions: Caption) -> float:
     """The density drawn in the lightest color: the highest of any word, one scale for all of them."""
     return max(LEAST_TOP, geometry.peak([word.alpha for caption in captions for word in caption.words]))
-
-
-def likeliest(caption: Caption) -> Caption:
-    """The caption of a hard model that chose no places, with the likeliest of each word in their stead."""
-
-    def placed(word: Word) -> Word:
-        row, col = divmod(int(np.argmax(word.alpha)), word.alpha.shape[1])
-        return word if word.cell is not None else replace(word, cell=(row, col))
-
-    others = tuple(likeliest(other) for other in caption.alternatives)
-    return replace(caption, words=tuple(map(placed, caption.words)), alternatives=others)
 
 
 def upright(picture: Picture | None, least: int | None = None) -> Image.Image:

@@ -29,10 +29,10 @@ def words_png(caption: Caption, style: Style | None = None) -> Iterator[tuple[st
         buffer = io.BytesIO()
         # The weakest compression: these are large, and the strongest saves a tenth for eight times the time.
         image.save(buffer, "PNG", compress_level=1, pnginfo=_note(caption, word, number))
-        yield f"{number:02d}-{spelled(word.text)}.png", buffer.getvalue()
+        yield f"{number:02d}-{file_name_part(word.text)}.png", buffer.getvalue()
 
 
-def spelled(text: str) -> str:
+def file_name_part(text: str) -> str:
     """A word as a part of a file name: letters, digits and hyphens."""
     kept = re.sub(r"[^\w]+", "-", unicodedata.normalize("NFC", text)).strip("-_")
     return kept[:40] or "word"

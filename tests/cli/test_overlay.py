@@ -150,7 +150,7 @@ def test_files_that_are_there_are_kept_and_reported_until_overwritten(captioner,
     target.parent.mkdir()
     target.write_bytes(b"mine")
     code, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png")
-    assert (code, out) == (0, "") and "kept one.png" in err and target.read_bytes() == b"mine"
+    assert (code, out) == (0, "") and "kept the existing one.png" in err and target.read_bytes() == b"mine"
     _, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png", "--overwrite")
     assert out.strip() == str(target) and err == "" and target.read_bytes() != b"mine"
 

@@ -4,16 +4,16 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from captioner.overlay.gallery import Card, index
-from captioner.overlay.outputs import Folder
+from captioner.overlay.overlay_folder import OverlayFolder
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
 from tests.overlay.handmade_captions import caption
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
-    folder = Folder(tmp_path, ["png", "html", "words"], with_gallery=True)
+    folder = OverlayFolder(tmp_path, ["png", "html", "words"], with_gallery=True)
     for name, text in (("a/dog.jpg", "a dog runs"), ("b/cat #1 ü%.jpg", "a cat sleeps"), ("<b>.jpg", "a <i> dog")):
-        folder.add([("", caption(text, name=name, size=(300, 200)))], folder.claim(name))
+        folder.add([caption(text, name=name, size=(300, 200))])
     assert folder.finish() == tmp_path / "index.html"
     return tmp_path
 

@@ -12,7 +12,7 @@ from pypdf import PdfReader
 from captioner.errors import UsageError
 from captioner.overlay import comparison_pdf, lettering, sheet_pdf, sheet_svg
 from captioner.overlay import pdf as pdf_canvas
-from captioner.overlay.outputs import check_formats
+from captioner.overlay.overlay_folder import check_formats
 from tests.overlay.handmade_captions import caption
 
 

@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from captioner.overlay import words, words_png
-from captioner.overlay.stills import spelled
+from captioner.overlay.stills import file_name_part
 from tests.overlay.handmade_captions import caption
 
 
@@ -25,5 +25,5 @@ def test_files_are_named_in_reading_order_and_tell_of_their_word():
 
 @pytest.mark.parametrize("text", ["..", "/", "<unk>", "a/b", "", "x" * 300, "\x00"])
 def test_no_word_makes_a_bad_file_name(text):
-    name = spelled(text)
+    name = file_name_part(text)
     assert name and len(name) <= 40 and not set(name) & set("/\\.<>\x00")

@@ -5,14 +5,13 @@ import pytest
 from PIL import Image
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.overlay import outputs as export
-from captioner.overlay.outputs import FORMATS, Folder, check_formats
+from captioner.overlay import overlay_folder
+from captioner.overlay.overlay_folder import FORMATS, OverlayFolder, check_formats
 from tests.overlay.handmade_captions import caption
 
 
-def add(folder: Folder, name: str = "photos/dog.jpg", text: str = "a dog runs"):
-    made = caption(text, name=name)
-    return folder.add([(model, made) for model in folder.models], folder.claim(name))
+def add(folder: OverlayFolder, name: str = "photos/dog.jpg", text: str = "a dog runs"):
+    return folder.add([caption(text, name=name)] * len(folder.models))
 
 
 def tree(path: Path) -> set[str]:
@@ -20,7 +19,7 @@ def tree(path: Path) -> set[str]:
 
 
 def test_any_formats_are_written_together(tmp_path):
-    outcome = add(Folder(tmp_path / "new" / "out", list(FORMATS)))
+    written = add(OverlayFolder(tmp_path / "new" / "out", list(FORMATS)))
     assert tree(tmp_path / "new" / "out") == {
         "dog.png",
         "dog.gif",
@@ -32,7 +31,7 @@ def test_any_formats_are_written_together(tmp_path):
         "dog-words/02-dog.png",
         "dog-words/03-runs.png",
     }
-    assert len(outcome.written) == len(FORMATS) and not outcome.kept
+    assert len(written.files) == len(FORMATS) and not written.kept
     heads = {"png": b"\x89PNG", "gif": b"GIF8", "html": b"<!DOC", "npz": b"PK", "svg": b"<?xml", "pdf": b"%PDF"}
     for ending, head in heads.items():
         assert (tmp_path / "new" / "out" / f"dog.{ending}").read_bytes().startswith(head)
@@ -46,31 +45,31 @@ def test_formats_are_named_with_commas_in_any_order_and_once():
 
 def test_what_is_there_is_kept_unless_told_otherwise(tmp_path):
     (tmp_path / "dog.png").write_bytes(b"mine")
-    outcome = add(Folder(tmp_path, ["png", "npz"]))
+    written = add(OverlayFolder(tmp_path, ["png", "npz"]))
     assert (tmp_path / "dog.png").read_bytes() == b"mine"
-    assert [path.name for path in outcome.kept] == ["dog.png"]
-    assert [path.name for path in outcome.written] == ["dog.npz"]
-    outcome = add(Folder(tmp_path, ["png"], overwrite=True))
-    assert (tmp_path / "dog.png").read_bytes().startswith(b"\x89PNG") and not outcome.kept
+    assert [path.name for path in written.kept] == ["dog.png"]
+    assert [path.name for path in written.files] == ["dog.npz"]
+    written = add(OverlayFolder(tmp_path, ["png"], overwrite=True))
+    assert (tmp_path / "dog.png").read_bytes().startswith(b"\x89PNG") and not written.kept
 
 
 @pytest.mark.parametrize("second", ["b/dog.jpg", "a/dog.png", "b/DOG.jpg", "dog"])
 def test_pictures_of_one_name_get_files_of_their_own(tmp_path, second):
-    folder = Folder(tmp_path, ["npz"])
+    folder = OverlayFolder(tmp_path, ["npz"])
     assert not add(folder, "a/dog.jpg").renamed
-    outcome = add(folder, second)
-    assert outcome.renamed and outcome.stem.lower() == "dog-2"
+    written = add(folder, second)
+    assert written.renamed and written.stem.lower() == "dog-2"
     assert len(tree(tmp_path)) == 2
 
 
 def test_a_name_made_for_a_clash_does_not_clash_itself(tmp_path):
-    folder = Folder(tmp_path, ["npz"])
+    folder = OverlayFolder(tmp_path, ["npz"])
     stems = [add(folder, name).stem for name in ("dog-2.jpg", "a/dog.jpg", "b/dog.jpg", "c/dog.jpg")]
     assert stems == ["dog-2", "dog", "dog-3", "dog-4"]
 
 
 def test_a_picture_named_index_leaves_the_gallery_its_name(tmp_path):
-    folder = Folder(tmp_path, ["html"], with_gallery=True)
+    folder = OverlayFolder(tmp_path, ["html"], with_gallery=True)
     assert add(folder, "index.jpg").stem == "index-2"
     assert folder.finish() == tmp_path / "index.html"
     assert tree(tmp_path) == {"index.html", "index-2.html", "thumbnails/index-2.jpg"}
@@ -80,30 +79,30 @@ def test_a_picture_in_the_folder_is_never_written_over(tmp_path):
     photo = tmp_path / "dog.png"
     Image.new("RGB", (8, 8)).save(photo)
     before = photo.read_bytes()
-    outcome = add(Folder(tmp_path, ["png"], overwrite=True, inputs=[photo]), str(photo))
-    assert outcome.stem == "dog-2" and photo.read_bytes() == before
-    outcome = add(Folder(tmp_path, ["png"], overwrite=True), str(photo))  # even if it was not announced
-    assert outcome.stem == "dog-2" and photo.read_bytes() == before
+    written = add(OverlayFolder(tmp_path, ["png"], overwrite=True, inputs=[photo]), str(photo))
+    assert written.stem == "dog-2" and photo.read_bytes() == before
+    written = add(OverlayFolder(tmp_path, ["png"], overwrite=True), str(photo))  # even if it was not announced
+    assert written.stem == "dog-2" and photo.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "name", ["..", "a:b?.jpg", "x" * 250 + ".jpg", "犬" * 80 + ".jpg", "\udcff.jpg", ".jpg", "con\x01.jpg"]
 )
 def test_every_name_of_a_picture_makes_a_file_in_the_folder(tmp_path, name):
-    outcome = add(Folder(tmp_path, ["npz"]), name)
-    (written,) = outcome.written
-    assert written.parent == tmp_path and written.is_file()
+    written = add(OverlayFolder(tmp_path, ["npz"]), name)
+    (path,) = written.files
+    assert path.parent == tmp_path and path.is_file()
 
 
 def test_a_shorter_sentence_leaves_no_words_of_the_longer_one(tmp_path):
-    add(Folder(tmp_path, ["words"]), text="a dog runs fast")
+    add(OverlayFolder(tmp_path, ["words"]), text="a dog runs fast")
     (tmp_path / "dog-words" / "notes.txt").write_text("mine")
-    add(Folder(tmp_path, ["words"], overwrite=True), text="the dog")
+    add(OverlayFolder(tmp_path, ["words"], overwrite=True), text="the dog")
     assert tree(tmp_path) == {"dog-words/01-the.png", "dog-words/02-dog.png", "dog-words/notes.txt"}
 
 
 def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
-    folder = Folder(tmp_path, ["npz"], overwrite=True)
+    folder = OverlayFolder(tmp_path, ["npz"], overwrite=True)
     add(folder)
     before = (tmp_path / "dog.npz").read_bytes()
 
@@ -112,18 +111,18 @@ def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CaptionerError, match="No space left"):
-        add(Folder(tmp_path, ["npz"], overwrite=True), text="another")
+        add(OverlayFolder(tmp_path, ["npz"], overwrite=True), text="another")
     assert tree(tmp_path) == {"dog.npz"} and (tmp_path / "dog.npz").read_bytes() == before
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CaptionerError, match="file/out"):
-        Folder(tmp_path / "file" / "out", ["png"])
+        OverlayFolder(tmp_path / "file" / "out", ["png"])
 
 
 def test_each_model_of_a_comparison_has_its_numbers_and_words(tmp_path):
-    folder = Folder(tmp_path, ["npz", "words", "png", "html", "gif", "svg", "pdf"], models=["soft", "hard"])
+    folder = OverlayFolder(tmp_path, ["npz", "words", "png", "html", "gif", "svg", "pdf"], models=["soft", "hard"])
     add(folder, text="a dog")
     assert tree(tmp_path) >= {"dog-soft.npz", "dog-hard.npz", "dog-soft-words/01-a.png", "dog-hard-words/02-dog.png"}
     assert add(folder, "dog-soft.jpg").renamed is False  # dog-soft.png and dog-soft-soft.npz: nothing in common
@@ -132,7 +131,7 @@ def test_each_model_of_a_comparison_has_its_numbers_and_words(tmp_path):
 
 def test_a_kept_gallery_is_not_replaced(tmp_path):
     (tmp_path / "index.html").write_text("mine")
-    folder = Folder(tmp_path, ["npz"], with_gallery=True)
+    folder = OverlayFolder(tmp_path, ["npz"], with_gallery=True)
     add(folder)
     assert folder.finish() is None
     assert (tmp_path / "index.html").read_text() == "mine"
@@ -140,5 +139,5 @@ def test_a_kept_gallery_is_not_replaced(tmp_path):
 
 def test_drawing_is_skipped_for_what_is_kept(tmp_path, monkeypatch):
     (tmp_path / "dog.png").write_bytes(b"mine")
-    monkeypatch.setitem(export._CONTENT, "png", lambda *_: pytest.fail("drawn in vain"))
-    add(Folder(tmp_path, ["png"]))
+    monkeypatch.setitem(overlay_folder._CONTENT, "png", lambda *_: pytest.fail("drawn in vain"))
+    add(OverlayFolder(tmp_path, ["png"]))

@@ -1,0 +1,49 @@
+"""The list of the available models, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from captioner.bundle import storage
+from captioner.errors import CaptionerError
+
+
+def list_models() -> list[dict[str, Any]]:
+    """One entry per model. A model that cannot be used has a `problem` in place of its properties."""
+    entries = []
+    for name, folder in storage.available():
+        entry: dict[str, Any] = {"name": name, "folder": str(folder)}
+        try:
+            manifest = storage.load(folder).manifest
+        except CaptionerError as error:
+            entry["problem"] = str(error)
+        else:
+            entry |= {
+                "bytes": sum(record.size for record in manifest.files.values()),
+                "attention": manifest.attention,
+                "encoder": manifest.encoder.name,
+                "grid": f"{manifest.encoder.rows}x{manifest.encoder.cols}",
+                "training_data": manifest.training_data,
+                "licence": manifest.licence,
+                "scores": dict(manifest.scores),
+                "scored_on": manifest.scored_on,
+            }
+        entries.append(entry)
+    return entries
+
+
+def model_text(entry: dict[str, Any]) -> str:
+    """An entry of the list as lines of text."""
+    if "problem" in entry:
+        return f"{entry['name']}\n  cannot be used: {entry['problem']}"
+    scores = ", ".join(f"{name} {value:g}" for name, value in entry["scores"].items()) or "not measured"
+    scored_on = f" ({entry['scored_on']})" if entry["scored_on"] else ""
+    return "\n  ".join(
+        [
+            entry["name"],
+            f"{entry['attention']} attention, {entry['encoder']}, grid {entry['grid']}, {entry['bytes'] / 1e6:.1f} MB",
+            f"trained on {entry['training_data']}; licence {entry['licence']}",
+            f"scores: {scores}{scored_on}",
+            entry["folder"],
+        ]
+    )
