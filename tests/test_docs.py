@@ -225,3 +225,10 @@ def test_every_example_photograph_is_attributed() -> None:
     photographs = [path.name for path in (ROOT / "examples").iterdir() if path.suffix != ".md"]
     assert len(photographs) >= 5
     assert [photograph for photograph in photographs if f"`{photograph}`" not in text] == []
+
+
+@pytest.mark.parametrize("card", sorted(ROOT.glob("weights/*/README.md")), ids=name)
+def test_a_model_card_begins_with_what_a_user_needs(card: Path) -> None:
+    first = "\n".join(card.read_text(encoding="utf-8").splitlines()[:10])
+    for word in (f"# {card.parent.name}", "captioner caption", "CIDEr", "[Limits](#limits)", "**Licence**"):
+        assert word in first

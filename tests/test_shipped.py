@@ -55,6 +55,11 @@ def test_onnx_and_torch_give_the_same_captions_and_maps(captions: dict[str, Capt
         np.testing.assert_allclose(onnx_caption.alphas, torch_caption.alphas, atol=1e-4)
 
 
+@pytest.mark.parametrize("folder", sorted((ROOT / "weights").iterdir()), ids=lambda folder: folder.name)
+def test_the_files_of_every_shipped_model_are_those_that_its_manifest_lists(folder: Path) -> None:
+    assert bundle.load(folder).manifest.name == folder.name
+
+
 def test_the_default_model_has_at_most_45_megabytes_and_all_models_120() -> None:
     folder = bundle.find("default")
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 45e6
