@@ -1,4 +1,4 @@
-"""scripts/compare_attention, in small: every run is trained, measured, kept, and not made again."""
+"""scripts/compare_attention with tiny models: each run is trained, evaluated and reported once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -37,13 +34,13 @@ SMALL = (
 
 
 def compare(data: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    where = ["--cache", data / "cache", "--runs", folder / "runs", "--output", folder / "docs"]
-    command = [sys.executable, SCRIPT, data, *where, "--text", "a red circle", *arguments, "--set", *SMALL]
+    folders = ["--cache", data / "cache", "--runs", folder / "runs", "--output", folder / "docs"]
+    command = [sys.executable, SCRIPT, data, *folders, "--text", "a red circle", *arguments, "--set", *SMALL]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
 
 
-def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path, tmp_path: Path) -> None:
+def test_runs_are_reported_in_a_table_a_csv_file_and_a_picture_and_not_repeated(shapes: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "attention.md").write_text(PAGE)
@@ -51,9 +48,9 @@ def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path
     assert done.returncode == 0, done.stderr + done.stdout
     text = (docs / "attention.md").read_text()
     assert text.startswith("# Page\n") and text.endswith("\n\nAfter.\n") and "old" not in text
-    named = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)
-    assert named == ["choice", "heads"]
-    assert "Budget: 2 epochs" in text and "Longer training may change the order" in text
+    names = re.findall(r"^\| (.+?) \|", text, re.MULTILINE)
+    assert names == ["mechanism", "heads"]
+    assert "trains for 2 epochs" in text and "Longer training may change the order" in text
     (file,) = (docs / "benchmarks").glob("attention-*.csv")
     with file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
@@ -62,14 +59,14 @@ def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path
         assert float(row["cider_low"]) <= float(row["cider"]) <= float(row["cider_high"])
         assert float(row["epoch_seconds"]) > 0 and float(row["captions_per_second"]) > 0
         assert int(row["parameters"]) > 1000
-        assert 0 < float(row["entropy"]) < 2.8  # log(16) is an even spread
+        assert 0 < float(row["entropy"]) < 2.8  # uniform attention has log(16)
     with Image.open(docs / "pictures" / "attention_family.png") as picture:
         assert picture.width > 3 * 112 and picture.height > 50
 
     more = compare(shapes, tmp_path, "--only", "gumbel")
     assert more.returncode == 0, more.stderr + more.stdout
-    named = re.findall(r"^\| (.+?) \|", (docs / "attention.md").read_text(), re.MULTILINE)
-    assert named == ["choice", "gumbel", "gumbel, argmax", "heads"]  # what an earlier call has made stays
+    names = re.findall(r"^\| (.+?) \|", (docs / "attention.md").read_text(), re.MULTILINE)
+    assert names == ["mechanism", "gumbel", "gumbel, argmax", "heads"]  # with the row of the earlier call
     weights = tmp_path / "runs" / "heads" / "last.safetensors"
     before = weights.stat().st_mtime_ns
     again = compare(shapes, tmp_path, "--only", "heads")
@@ -77,33 +74,37 @@ def test_runs_are_compared_in_a_table_a_file_and_a_picture_and_kept(shapes: Path
     assert weights.stat().st_mtime_ns == before
     other = compare(shapes, tmp_path, "--only", "heads", "--set", "training.label_smoothing=0.2")
     assert other.returncode == 1
-    assert "begun with other settings" in other.stderr
+    assert "started with other settings" in other.stderr
 
 
-def test_a_choice_that_isn_t_there_names_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_mechanism_gets_a_suggestion(tmp_path: Path) -> None:
     done = compare(tmp_path, tmp_path, "--only", "guassian")
     assert done.returncode == 1
-    assert "unknown choice 'guassian'. Did you mean 'gaussian'?" in done.stderr
+    assert "unknown mechanism 'guassian'. Did you mean 'gaussian'?" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def script() -> Any:
-    loader = SourceFileLoader("compare_attention", str(SCRIPT))
-    loaded = module_from_spec(spec_from_loader("compare_attention", loader))  # type: ignore[arg-type]
-    sys.modules["compare_attention"] = loaded  # where its dataclasses look for their types
-    loader.exec_module(loaded)
-    return loaded
+@pytest.fixture
+def scripts_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
 
 
-def test_every_choice_is_a_model_that_can_be_built_and_differs_from_the_first(script: Any) -> None:
-    soft = configs.load(script.CONFIG).model
-    for name, settings in script.CHOICES.items():
-        model = configs.load(script.CONFIG, [f"model.{each}" for each in settings]).model
-        assert (model == soft) == (name == "soft")
+@pytest.mark.usefixtures("scripts_importable")
+def test_every_mechanism_is_a_valid_model_and_all_but_the_first_differ_from_the_default() -> None:
+    from attention_comparison.mechanisms import MECHANISMS
+    from attention_comparison.runs import CONFIG
+
+    default = configs.load(CONFIG).model
+    for name, settings in MECHANISMS.items():
+        model = configs.load(CONFIG, [f"model.{setting}" for setting in settings]).model
+        assert (model == default) == (name == "soft")
 
 
-def test_soft_hard_and_the_transformer_have_a_second_seed(script: Any) -> None:
-    runs = script.plan(Path("runs"), list(script.CHOICES), ["training.epochs=1"])
+@pytest.mark.usefixtures("scripts_importable")
+def test_soft_hard_and_the_transformer_have_a_second_seed() -> None:
+    from attention_comparison.mechanisms import MECHANISMS
+    from attention_comparison.runs import plan_runs
+
+    runs = plan_runs(Path("runs"), list(MECHANISMS), ["training.epochs=1"])
     assert len({run.folder for run in runs}) == len(runs)
-    assert {run.folder.name for run in runs if run.seed == 2} == {"soft-seed2", "hard-seed2", "transformer-seed2"}
+    assert {run.name for run in runs if run.seed == 2} == {"soft-seed2", "hard-seed2", "transformer-seed2"}
     assert all("seed=2" in run.settings() and "training.epochs=1" in run.settings() for run in runs if run.seed == 2)
