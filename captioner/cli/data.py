@@ -61,12 +61,12 @@ def check_command(
     max_length: int,
     as_json: bool,
 ) -> None:
-    """What is missing, broken, doubled, leaked or unknown in CAPTIONS, and what training will cost.
+    """Check the data set CAPTIONS and estimate what training on it needs.
 
-    CAPTIONS are files or folders: COCO captions JSON, Karpathy's dataset_*.json, Flickr8k's token file,
-    CSV, TSV or JSON lines with the columns image and caption, or a folder of pictures with .txt beside
-    them. Several are checked as one set, so that what they share is seen. Exit 1 where something stands
-    in the way of training.
+    Reports missing and damaged pictures, duplicates, pictures shared by two splits, unknown words, and the disk and
+    memory for training. CAPTIONS are files or folders: COCO captions JSON, Karpathy's dataset_*.json, Flickr8k's token
+    file, CSV, TSV or JSON lines with the columns image and caption, or a folder of pictures with .txt files. Several
+    are checked as one set. The exit code is 1 if training would fail.
     """
     from captioner.data import cost, summary
     from captioner.data.caption_set import combine
@@ -75,7 +75,7 @@ def check_command(
 
     if len(images) not in (0, 1, len(captions)):
         raise click.UsageError(
-            f"--images is given {len(images)} times for {len(captions)} CAPTIONS: give it once, or once for each"
+            f"--images is given {len(images)} times for {len(captions)} CAPTIONS: give it once, or once per CAPTIONS"
         )
     folders = images * len(captions) if len(images) == 1 else images or (None,) * len(captions)
     parts = [
@@ -100,7 +100,7 @@ def check_command(
         click.echo(summary.as_text(findings, allow_missing=allow_missing, decoder=decoder))
     problems = findings.problems(allow_missing=allow_missing)
     if problems:
-        raise CaptionerError(f"{whole.name} is not ready for training ({len(problems)} found)")
+        raise CaptionerError(f"{whole.name} is not ready for training (problems: {len(problems)})")
 
 
 @command.command("shapes")
@@ -124,9 +124,9 @@ def check_command(
 @click.option("--objects", default=2, show_default=True, metavar="N", help="Most objects per picture, 1 to 3.")
 @overwrite_option
 def shapes_command(out: Path, images: int, seed: int, size: int, objects: int, overwrite: bool) -> None:
-    """Draw a synthetic set into the folder OUT: coloured shapes, true sentences, boxes of the objects.
+    """Draw a synthetic data set into the folder OUT: colored shapes, sentences about them, and their boxes.
 
-    Writes images/, and captions and instances JSON in COCO's formats for train, val and test.
+    Writes images/, and captions and instances in COCO's JSON formats for train, val and test.
     """
     from captioner.data.shapes import write_shapes
 

@@ -1,4 +1,4 @@
-"""`captioner score`: score any system's results file against references."""
+"""`captioner score`: score the results file of any system against references."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def command(
     captioner score --results R.json --references captions.json
     captioner score --references captions.json --compare A.json B.json
 
-    With --compare the difference of two systems is bootstrapped on the same images. Exit 1 where images
-    could not be scored because one of the files lacks them; the others are scored all the same.
+    With --compare, both systems are scored on the same bootstrap samples. Images that only one of the files has are
+    counted and left out, and the exit code is 1.
     """
     if other is not None:
         if compare is None or results is not None:
@@ -91,9 +91,9 @@ def command(
 
     captions = read_references(references)
     if write_reference_stats is not None:
-        written = DocumentFrequencies.of([tokenize(text) for text in group] for group in captions.values())
-        written.save(write_reference_stats)
-        click.echo(f"{write_reference_stats}: statistics of {written.images:,} images", err=True)
+        statistics = DocumentFrequencies.of([tokenize(text) for text in group] for group in captions.values())
+        statistics.save(write_reference_stats)
+        click.echo(f"{write_reference_stats}: statistics of {statistics.images:,} images", err=True)
         if results is None:
             return 0
     assert results is not None
@@ -127,17 +127,17 @@ def _pairings(
         if not pairing.results:
             raise CaptionerError(
                 f"no image of {name} ({len(pairing.without_references):,} results) has references in {file} "
-                f"({len(references):,} images): are the two files of the same set?"
+                f"({len(references):,} images): give files of the same data set"
             )
     if len(pairings) > 1:
         first, second = (pairing.results for _, pairing in pairings)
-        apart = len(first.keys() ^ second.keys())
-        if apart:
+        differing = len(first.keys() ^ second.keys())
+        if differing:
             raise CaptionerError(
-                f"two systems can only be compared on the same images: {apart:,} images have a result in "
-                f"one of {' and '.join(str(name) for name, _ in pairings)} alone"
+                f"two systems can only be compared on the same images: {differing:,} images have a result in "
+                f"only one of {' and '.join(str(name) for name, _ in pairings)}"
             )
-        # The bootstrap is paired image by image.
+        # The paired bootstrap needs both systems in the same order of images.
         second.update({image: second.pop(image) for image in first})
     return pairings
 
@@ -187,7 +187,7 @@ def _report(
 
 
 def _table(report: dict[str, Any]) -> str:
-    """The scores for people; one line a metric."""
+    """The scores as text, one line per metric."""
     counts = report["counts"]
     lines = [f"{counts['images']:,} images, {counts['references']:,} references", ""]
     other, differences = report.get("compared_with"), report.get("differences", {})

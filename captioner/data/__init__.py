@@ -1,1 +1,1 @@
-"""Sets of pictures with captions: reading (`readers`), checking (`check`) and drawing (`shapes`) them."""
+"""Data sets of pictures with captions: read them (`formats`), check them (`check`), draw a synthetic one (`shapes`)."""

@@ -1,4 +1,4 @@
-"""CaptionSet: pictures, their raw captions and their splits, whatever file they came from."""
+"""CaptionSet: pictures, their raw captions and their splits, independent of the file format."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from captioner.errors import CaptionerError, UsageError, nearest
 
 _ORDER = ("train", "restval", "val", "test")
-# Other names under which data sets publish their splits.
+# Other names that data sets use for their splits.
 _ALIASES = {"training": "train", "trn": "train", "valid": "val", "validation": "val", "dev": "val"}
 _SPLIT_IN_NAME = re.compile(r"(?:^|[_.-])(train|training|restval|val|valid|validation|dev|test)(?:\d{4})?(?=[_.-]|$)")
 
 
 def split_name(name: str) -> str:
-    """The name a split goes by here: `dev` and `validation` are `val`, whatever the case."""
+    """The standard name of a split, in lower case: `dev` and `validation` become `val`."""
     name = name.strip().lower()
     return _ALIASES.get(name, name)
 
 
 def split_of_file(path: Path) -> str | None:
-    """The split that a file's name tells: captions_val2017.json is val; none where it tells two."""
-    found = {split_name(name) for name in _SPLIT_IN_NAME.findall(path.stem.lower())}
-    return found.pop() if len(found) == 1 else None
+    """The split in a file's name: val for captions_val2017.json. None if the name has no split or two."""
+    splits = {split_name(name) for name in _SPLIT_IN_NAME.findall(path.stem.lower())}
+    return splits.pop() if len(splits) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """An object's place, in pixels of the upright image."""
+    """The bounding box of an object, in pixels of the upright image."""
 
     label: str
     left: float
@@ -41,29 +41,29 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One picture. The file need not exist: `captioner data check` and the feature cache see to that."""
+    """One picture. Its file may be missing: `captioner data check` and the feature cache report that."""
 
     id: int | str
     path: Path
-    captions: tuple[str, ...]  # raw text, as the file has it
+    captions: tuple[str, ...]  # raw text of the file
     split: str
     boxes: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
 class CaptionSet:
-    """Items in a fixed order; ids are unique."""
+    """Items in a fixed order with unique ids."""
 
     name: str
     items: tuple[Item, ...]
-    empty: tuple[str, ...] = ()  # splits that the source names but has nothing for
-    notes: tuple[str, ...] = ()  # what the reader left out or found odd, a sentence each
+    empty: tuple[str, ...] = ()  # splits that the source names but that have no items
+    notes: tuple[str, ...] = ()  # one sentence for each thing that the reader left out or noticed
 
     def __post_init__(self) -> None:
         seen: set[int | str] = set()
         for item in self.items:
             if item.id in seen:
-                raise CaptionerError(f"{self.name}: the image id {item.id!r} is there twice")
+                raise CaptionerError(f"{self.name}: the image id {item.id!r} occurs twice")
             seen.add(item.id)
 
     def __len__(self) -> int:
@@ -74,26 +74,26 @@ class CaptionSet:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits that hold something: the usual ones in their usual order, then others."""
-        found = dict.fromkeys(item.split for item in self.items)
-        return tuple(sorted(found, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)))
+        """Names of the splits that have items: train, restval, val, test, then others."""
+        names = dict.fromkeys(item.split for item in self.items)
+        return tuple(sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)))
 
     def split(self, name: str) -> CaptionSet:
         """The items of one split."""
         name = split_name(name)
         known = self.splits
         if name not in known:
-            there = f"It has: {', '.join(known)}." if known else "It holds no images at all."
+            available = f"It has: {', '.join(known)}." if known else "It has no images."
             if name in self.empty:
-                raise CaptionerError(f"the split {name!r} of {self.name} is empty. {there}")
+                raise CaptionerError(f"the split {name!r} of {self.name} is empty. {available}")
             close = nearest(name, known)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise UsageError(f"{self.name} has no split {name!r}.{hint} {there}")
+            raise UsageError(f"{self.name} has no split {name!r}.{hint} {available}")
         items = tuple(item for item in self.items if item.split == name)
         return dataclasses.replace(self, items=items, empty=())
 
     def rename_split(self, old: str, new: str) -> CaptionSet:
-        """The set with one split counted as another, as `restval` often is as `train`."""
+        """The set with one split renamed. Karpathy's `restval` is often used as `train`."""
         items = (dataclasses.replace(item, split=new) if item.split == old else item for item in self.items)
         return dataclasses.replace(self, items=tuple(items))
 
@@ -103,23 +103,19 @@ class CaptionSet:
             yield from item.captions
 
     def captioned(self) -> CaptionSet:
-        """What can be trained on: blank captions left out, and the items that then have none."""
+        """The set without blank captions and without items that have no other caption."""
         items = []
         for item in self.items:
-            kept = tuple(caption for caption in item.captions if caption.strip())
-            if kept:
-                items.append(item if len(kept) == len(item.captions) else dataclasses.replace(item, captions=kept))
+            captions = tuple(caption for caption in item.captions if caption.strip())
+            if captions:
+                items.append(dataclasses.replace(item, captions=captions))
         return dataclasses.replace(self, items=tuple(items))
-
-    def __add__(self, other: CaptionSet) -> CaptionSet:
-        """Both sets as one; where an id is in both, all ids become `name/id`."""
-        return combine((self, other))
 
 
 def combine(sets: Iterable[CaptionSet], *, name: str | None = None) -> CaptionSet:
-    """Several sets as one, named after all of them unless told.
+    """Join several sets into one. Without `name`, the names of all sets are joined.
 
-    Where an id is in two of them, every id becomes `set name/id`.
+    If two sets share an id, every id becomes `set name/id`.
     """
     parts = list(sets)
     ids = [item.id for part in parts for item in part.items]
@@ -132,15 +128,15 @@ def combine(sets: Iterable[CaptionSet], *, name: str | None = None) -> CaptionSe
             for part, prefix in zip(parts, _distinct([part.name for part in parts]), strict=True)
         ]
     items = tuple(item for part in parts for item in part.items)
-    held = {item.split for item in items}
-    empty = dict.fromkeys(split for part in parts for split in part.empty if split not in held)
+    splits = {item.split for item in items}
+    empty = dict.fromkeys(split for part in parts for split in part.empty if split not in splits)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     name = name or "+".join(dict.fromkeys(part.name for part in parts))
     return CaptionSet(name, items, tuple(empty), tuple(notes))
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """The names, numbered where they repeat: coco, coco-2."""
+    """The names, with a number added to repeated ones: coco, coco-2."""
     result: list[str] = []
     for name in names:
         candidate, number = name, 1

@@ -1,4 +1,4 @@
-"""Checking a set before it costs a night of training: what is missing, broken, doubled, leaked or unknown."""
+"""Check a data set before training: missing and damaged pictures, duplicates, leaks between splits, unknown words."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from captioner.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class SplitFindings:
-    """One split. Images are given by file, captions as (id of the image, text)."""
+    """The findings of one split. Images are listed as files, captions as (id of the image, text)."""
 
     name: str
     images: int
     captions: int
-    captions_per_image: tuple[int, float, int]  # least, mean, most
+    captions_per_image: tuple[int, float, int]  # minimum, mean, maximum
     words_per_caption: tuple[int, float, int]
     missing: tuple[str, ...]
-    unreadable: tuple[tuple[str, str], ...]  # file, why
+    unreadable: tuple[tuple[str, str], ...]  # file, reason
     uncaptioned: tuple[str, ...]
     empty_captions: tuple[tuple[str, str], ...]
     long_captions: tuple[tuple[str, str], ...]
-    repeated_captions: int  # equal to another caption of the same image, after tokenizing
+    repeated_captions: int  # equal to an earlier caption of the same image, after tokenizing
     shared_captions: int  # equal to a caption of another image of the split
-    unknown_words: float  # share of the words that the vocabulary lacks
-    captions_with_unknown: float  # share of the captions that hold such a word
+    unknown_words: float  # share of the words that are not in the vocabulary
+    captions_with_unknown: float  # share of the captions with such a word
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """What two splits share: the same file, or another file with the same content."""
+    """Pictures that two splits share: the same file, or another file with the same content."""
 
     splits: tuple[str, str]
     same_file: tuple[str, ...]
@@ -46,16 +46,16 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that was found out about a set."""
+    """All findings about a set."""
 
     name: str
     splits: tuple[SplitFindings, ...]
     empty_splits: tuple[str, ...]
     duplicate_images: tuple[tuple[str, ...], ...]  # groups of files with the same content
-    overlaps: tuple[Overlap, ...]  # of each pair of splits, only where there is one
+    overlaps: tuple[Overlap, ...]  # only pairs of splits that share pictures
     vocabulary_split: str
     vocabulary_size: int
-    vocabulary_dropped: int  # words of that split under the minimum count
+    vocabulary_dropped: int  # words of that split below the minimum count
     minimum_count: int
     max_length: int
     decoded: bool
@@ -71,20 +71,20 @@ class Findings:
         return sum(split.captions for split in self.splits)
 
     def problems(self, *, allow_missing: bool = False) -> list[str]:
-        """What stands in the way of training, a sentence each; empty where nothing does."""
-        found = []
+        """One sentence for each problem that prevents training."""
+        problems = []
         for split in self.splits:
             if split.missing and not allow_missing:
-                found.append(
+                problems.append(
                     f"{split.name}: {len(split.missing):,} of {split.images:,} images are missing; "
-                    "put them in place, or give --allow-missing to go on without them"
+                    "add them, or give --allow-missing to continue without them"
                 )
             if split.unreadable:
-                found.append(f"{split.name}: {len(split.unreadable):,} images can't be read; replace or delete them")
+                problems.append(f"{split.name}: {len(split.unreadable):,} images can't be read; replace or delete them")
             if split.images and len(split.uncaptioned) == split.images:
-                found.append(f"{split.name}: none of its {split.images:,} images has a caption")
-        found += [f"{split}: the split is empty" for split in self.empty_splits]
-        return found
+                problems.append(f"{split.name}: none of its {split.images:,} images has a caption")
+        problems += [f"{split}: the split is empty" for split in self.empty_splits]
+        return problems
 
 
 def check(
@@ -96,19 +96,19 @@ def check(
     decode: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Findings:
-    """Reads every caption and opens every picture of the splits named, or of all.
+    """Read every caption and open every picture of the named splits, or of all splits.
 
-    The vocabulary is always the training split's, so that a look at val alone gives the same unknown rate.
+    The vocabulary is always that of the training split. A check of val alone gives the same share of unknown words.
     """
     if not captions.items:
-        raise CaptionerError(f"{captions.name} holds no images at all")
-    source = captions.split("train" if "train" in captions.splits else captions.splits[0])
+        raise CaptionerError(f"{captions.name} has no images")
+    vocabulary_source = captions.split("train" if "train" in captions.splits else captions.splits[0])
     if splits:
         captions = combine([captions.split(name) for name in dict.fromkeys(splits)], name=captions.name)
-    distinct = dict.fromkeys(itertools.chain(source.captions(), captions.captions()))
+    distinct = dict.fromkeys(itertools.chain(vocabulary_source.captions(), captions.captions()))
     tokens = {caption: tuple(tokenize(caption)) for caption in distinct}
-    counts = Counter(token for caption in source.captions() for token in tokens[caption])
-    vocabulary = Vocabulary.build(source.captions(), minimum_count=minimum_count)
+    counts = Counter(token for caption in vocabulary_source.captions() for token in tokens[caption])
+    vocabulary = Vocabulary.build(vocabulary_source.captions(), minimum_count=minimum_count)
     pictures = inspect_pictures((item.path for item in captions), decode=decode, progress=progress)
     return Findings(
         name=captions.name,
@@ -118,7 +118,7 @@ def check(
         empty_splits=captions.empty,
         duplicate_images=tuple(tuple(map(str, group)) for group in pictures.same),
         overlaps=_overlaps(captions, pictures),
-        vocabulary_split=source.items[0].split,
+        vocabulary_split=vocabulary_source.items[0].split,
         vocabulary_size=len(vocabulary),
         vocabulary_dropped=sum(count < minimum_count for count in counts.values()),
         minimum_count=minimum_count,
@@ -140,7 +140,7 @@ def _split(
     pairs = [(item, caption) for item in part for caption in item.captions]
     lengths = [len(tokens[caption]) for _, caption in pairs]
     unknown = [sum(token not in vocabulary for token in tokens[caption]) for _, caption in pairs]
-    repeated, shared = _doubles(part, tokens)
+    repeated, shared = _duplicate_captions(part, tokens)
     return SplitFindings(
         name=part.items[0].split,
         images=len(part),
@@ -169,14 +169,14 @@ def _range(counts: list[int]) -> tuple[int, float, int]:
     return (min(counts), sum(counts) / len(counts), max(counts)) if counts else (0, 0.0, 0)
 
 
-def _doubles(part: CaptionSet, tokens: dict[str, tuple[str, ...]]) -> tuple[int, int]:
-    """Captions said before of the same image, and captions that are also said of another image."""
+def _duplicate_captions(part: CaptionSet, tokens: dict[str, tuple[str, ...]]) -> tuple[int, int]:
+    """Number of captions that repeat one of the same image, and that another image of the split has too."""
     repeated = 0
     images_of: Counter[tuple[str, ...]] = Counter()
     for item in part:
-        own = [tokens[caption] for caption in item.captions if tokens[caption]]
-        distinct = set(own)
-        repeated += len(own) - len(distinct)
+        tokenized = [tokens[caption] for caption in item.captions if tokens[caption]]
+        distinct = set(tokenized)
+        repeated += len(tokenized) - len(distinct)
         images_of.update(distinct)
     return repeated, sum(count for count in images_of.values() if count > 1)
 
@@ -185,7 +185,7 @@ def _overlaps(captions: CaptionSet, pictures: PictureFindings) -> tuple[Overlap,
     splits_of: dict[Path, set[str]] = defaultdict(set)
     for item in captions:
         splits_of[item.path].add(item.split)
-    found = []
+    overlaps = []
     for first, second in itertools.combinations(captions.splits, 2):
         files = tuple(str(path) for path, splits in splits_of.items() if {first, second} <= splits)
         content = tuple(
@@ -195,5 +195,5 @@ def _overlaps(captions: CaptionSet, pictures: PictureFindings) -> tuple[Overlap,
             if first in splits_of[a] and second in splits_of[b]
         )
         if files or content:
-            found.append(Overlap((first, second), files, content))
-    return tuple(found)
+            overlaps.append(Overlap((first, second), files, content))
+    return tuple(overlaps)

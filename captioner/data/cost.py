@@ -1,4 +1,4 @@
-"""What features and training will take of disk and memory, from the numbers that decide it."""
+"""Estimates of the disk space for features and of the memory for training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GridCost:
-    """What is cached of an image: rows x cols cells with so many channels."""
+    """The cached features of an image: rows x cols cells with a number of channels."""
 
     name: str
     rows: int
@@ -15,11 +15,11 @@ class GridCost:
     channels: int
 
     def bytes(self, *, value_bytes: int = 2, views: int = 1) -> int:
-        """Of one image; float16 unless told otherwise, `views` is 2 with the mirror image."""
+        """Bytes per image, by default in float16. `views` is 2 if the mirror image is cached too."""
         return self.rows * self.cols * self.channels * value_bytes * views
 
 
-# Lite's at 256 pixels; the first is the default. VGG's is the paper's.
+# EfficientNet-Lite at 256 pixels; the first is the default. VGG-19 is the encoder of the paper.
 GRIDS = (
     GridCost("Lite0 or Lite1, stride-16 stage (tail trainable)", 16, 16, 112),
     GridCost("Lite2, stride-16 stage (tail trainable)", 16, 16, 120),
@@ -32,39 +32,39 @@ GRIDS = (
 
 @dataclass(frozen=True)
 class DecoderCost:
-    """Sizes of the decoder and of a training step, by the names of the configs."""
+    """Sizes of the decoder and of a training step, with the names of the configs."""
 
     images: int = 32  # B
     captions: int = 5  # K
-    length: int = 13  # words of a caption with its end, on average
+    length: int = 13  # mean number of words per caption, with the end token
     cells: int = 64  # L
-    channels: int = 1280  # D, as the encoder gives them
-    annotation_size: int = 512  # projected
+    channels: int = 1280  # D, of the encoder
+    annotation_size: int = 512  # after the projection
     attention_size: int = 256  # A
     embedding_size: int = 512  # m
     hidden_size: int = 512  # n
     vocabulary: int = 5600
 
     def parameters(self) -> int:
-        """Weights of the decoder with one LSTM layer and a tied output, biases included."""
+        """Weights of the decoder with one LSTM layer and a tied output layer, biases included."""
         d, a, m, n = self.annotation_size, self.attention_size, self.embedding_size, self.hidden_size
         projection = (self.channels + 1) * d
-        begin = 2 * (d + 1) * n
+        initial_state = 2 * (d + 1) * n
         attention = d * a + (n + 1) * a + a
         gate = n + 1
         lstm = 4 * n * (m + d + n) + 4 * n
         output = (n + 1) * m + d * m
         words = self.vocabulary * m + self.vocabulary
-        return projection + begin + attention + gate + lstm + output + words
+        return projection + initial_state + attention + gate + lstm + output + words
 
     def state_bytes(self) -> int:
         """Weights, gradients and Adam's two moments, float32."""
         return 4 * 4 * self.parameters()
 
     def step_bytes(self) -> int:
-        """About what a step keeps for its backward pass: attention, LSTM and output layer, float32.
+        """Approximate bytes that a step keeps for its backward pass: attention, LSTM and output layer, float32.
 
-        A trained tail of the encoder comes on top.
+        A trained tail of the encoder needs more.
         """
         words = self.images * self.captions * self.length
         attention = words * self.cells * (self.attention_size + 2)
@@ -75,7 +75,7 @@ class DecoderCost:
 
 
 def readable(count: float) -> str:
-    """Bytes as people write them: 57.3 KB, 3.84 GB."""
+    """A number of bytes with a unit: 57.3 KB, 3.84 GB."""
     if count < 1000:
         return f"{count:,.0f} bytes"
     for unit in ("KB", "MB", "GB"):

@@ -1,8 +1,8 @@
-"""A synthetic set: coloured shapes in positions, a few true sentences about each picture, boxes of the objects.
+"""A synthetic data set: colored shapes, a few true sentences per picture, and boxes of the objects.
 
-Everything follows from the seed. In one picture all shapes differ and all colours differ, so that each
-noun and each colour names one object, and has one box where attention should look. Objects are named
-left to right, or top to bottom: which is named first is in the picture, not in the language.
+The seed determines everything. Within a picture, all shapes differ and all colors differ. So each noun and each color
+names one object, with one box where attention should be. Objects are named from left to right or from top to bottom:
+the picture decides which comes first, not the language.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from captioner.data.caption_set import Box
 from captioner.errors import UsageError
 
 SHAPES = ("circle", "square", "triangle", "star", "cross")
-COLOURS = {
+COLORS = {
     "red": (214, 40, 40),
     "green": (44, 160, 60),
     "blue": (40, 80, 220),
@@ -30,19 +30,19 @@ COLOURS = {
     "purple": (140, 50, 170),
     "orange": (240, 135, 20),
 }
-RADII = {"small": (0.10, 0.12), "large": (0.18, 0.21)}  # of the picture's side
+RADII = {"small": (0.10, 0.12), "large": (0.18, 0.21)}  # relative to the side of the picture
 SPLITS = ("train", "val", "test")
 _SUPERSAMPLING = 3  # shapes are drawn this much larger and averaged down, for smooth edges
-_MARGIN = 0.02  # between objects, and to the border, of the picture's side
-_CLEARLY = 0.15  # how much farther a neighbour lies along the line than across it, of the picture's side
+_MARGIN = 0.02  # between objects and to the border, relative to the side of the picture
+_CLEARLY = 0.15  # how much farther a neighbor is along the line than across it, same unit
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An object of a scene; positions and radius as shares of the picture's side."""
+    """An object of a scene. Position and radius are relative to the side of the picture."""
 
     kind: str
-    colour: str
+    color: str
     size: str
     x: float
     y: float
@@ -52,39 +52,39 @@ class Shape:
 
 @dataclass(frozen=True)
 class Scene:
-    """Shapes in the order they are named, and what relates each to the next (or where the only one is)."""
+    """Shapes in the order they are named, and the relation of each to the next. A single shape has a position."""
 
     shapes: tuple[Shape, ...]
     relation: str
 
     def sentences(self) -> tuple[str, ...]:
-        """The same thing said in four ways: with and without the sizes, with and without an opening."""
+        """Four sentences: with and without sizes, with and without "there is"."""
         plain = self._phrase(sized=False)
         sized = self._phrase(sized=True)
         return (plain, sized, f"there is {plain}", f"there is {sized}")
 
     def _phrase(self, *, sized: bool) -> str:
-        names = [f"a {s.size} {s.colour} {s.kind}" if sized else f"a {s.colour} {s.kind}" for s in self.shapes]
+        names = [f"a {s.size} {s.color} {s.kind}" if sized else f"a {s.color} {s.kind}" for s in self.shapes]
         if len(names) == 1:
             return f"{names[0]} {self.relation}"
         return f" {self.relation} ".join(names)
 
 
 def compose(random: np.random.Generator, most: int = 2) -> Scene:
-    """A scene of one to `most` shapes whose positions and relations can't be doubted."""
+    """A scene of one to `most` shapes with unambiguous positions and relations."""
     count = int(random.integers(1, most + 1))
     kinds = [SHAPES[i] for i in random.permutation(len(SHAPES))[:count]]
-    colours = [tuple(COLOURS)[i] for i in random.permutation(len(COLOURS))[:count]]
+    colors = [tuple(COLORS)[i] for i in random.permutation(len(COLORS))[:count]]
     while True:
         sizes = [("small", "large")[i] for i in random.integers(0, 2, count)]
         radii = [float(random.uniform(*RADII[size])) for size in sizes]
-        if sum(radii) * 2 + _MARGIN * (count + 1) < 1:  # three large ones find no room in a row
+        if sum(radii) * 2 + _MARGIN * (count + 1) < 1:  # three large shapes do not fit into a row
             break
     positions, relation = _alone(random, radii[0]) if count == 1 else _in_line(random, radii)
     turns = random.uniform(-0.2, 0.2, count)
     shapes = (
-        Shape(kind, colour, size, x, y, radius, float(turn))
-        for kind, colour, size, (x, y), radius, turn in zip(kinds, colours, sizes, positions, radii, turns, strict=True)
+        Shape(kind, color, size, x, y, radius, float(turn))
+        for kind, color, size, (x, y), radius, turn in zip(kinds, colors, sizes, positions, radii, turns, strict=True)
     )
     return Scene(tuple(shapes), relation)
 
@@ -93,7 +93,7 @@ _Positions = list[tuple[float, float]]
 
 
 def _alone(random: np.random.Generator, radius: float) -> tuple[_Positions, str]:
-    """At one of five positions, well apart from each other."""
+    """One of five positions that are far apart."""
     near, far = random.uniform(-0.06, 0.06), random.uniform(0.16, 0.5 - radius - _MARGIN)
     positions = {
         "on the left": (-far, near),
@@ -108,7 +108,7 @@ def _alone(random: np.random.Generator, radius: float) -> tuple[_Positions, str]
 
 
 def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Positions, str]:
-    """From left to right or from top to bottom; each step goes clearly more along the line than across it."""
+    """From left to right or from top to bottom. Each step is clearly longer along the line than across it."""
     free = 1 - 2 * sum(radii) - _MARGIN * (len(radii) + 1)
     gaps = random.dirichlet(np.ones(len(radii) + 1)) * free  # before, between and after the shapes
     along, across = gaps[0] + _MARGIN + radii[0], 0.0
@@ -127,7 +127,7 @@ def _in_line(random: np.random.Generator, radii: list[float]) -> tuple[_Position
 
 
 def draw(scene: Scene, size: int, random: np.random.Generator) -> tuple[Image.Image, tuple[Box, ...]]:
-    """The picture and the boxes of its shapes, in the order they are named, from the pixels drawn."""
+    """The picture and the boxes of its shapes, measured on the drawn pixels, in the order they are named."""
     picture = _background(size, random)
     boxes = []
     for shape in scene.shapes:
@@ -136,7 +136,7 @@ def draw(scene: Scene, size: int, random: np.random.Generator) -> tuple[Image.Im
         _OUTLINES[shape.kind](ImageDraw.Draw(stencil), shape, large)
         mask = stencil.reduce(_SUPERSAMPLING)
         boxes.append(_extent(shape.kind, np.asarray(mask) >= 128))
-        red, green, blue = COLOURS[shape.colour] + random.integers(-12, 13, 3)
+        red, green, blue = COLORS[shape.color] + random.integers(-12, 13, 3)
         picture.paste((int(red), int(green), int(blue)), mask=mask)
     return picture, tuple(boxes)
 
@@ -147,10 +147,10 @@ def _extent(label: str, covered: NDArray[np.bool_]) -> Box:
 
 
 def _background(size: int, random: np.random.Generator) -> Image.Image:
-    """Nearly grey, so that it is never one of the colours: plain, shaded from side to side, or noisy."""
-    grey = random.uniform(40, 225)
+    """Nearly gray, so that it is never one of the colors: plain, a gradient, or noise."""
+    gray = random.uniform(40, 225)
     tint = random.uniform(-10, 10, 3)
-    pixels = np.full((size, size, 3), grey + tint, dtype=np.float32)
+    pixels = np.full((size, size, 3), gray + tint, dtype=np.float32)
     kind = int(random.integers(3))
     if kind == 1:
         ramp = np.linspace(-25, 25, size, dtype=np.float32)
@@ -166,7 +166,7 @@ def _circle(draw: ImageDraw.ImageDraw, shape: Shape, side: int) -> None:
 
 
 def _polygon(*corners: tuple[float, float]) -> Callable[[ImageDraw.ImageDraw, Shape, int], None]:
-    """Draws the corners, given as (angle in turns from the top, share of the radius)."""
+    """Draws a polygon. Corners are (angle in turns from the top, distance relative to the radius)."""
 
     def outline(draw: ImageDraw.ImageDraw, shape: Shape, side: int) -> None:
         points = []
@@ -182,7 +182,7 @@ def _polygon(*corners: tuple[float, float]) -> Callable[[ImageDraw.ImageDraw, Sh
 _ARM = math.atan(0.36) / (2 * math.pi)  # half the width of a cross's arm, as a share of its length
 _OUTLINES: dict[str, Callable[[ImageDraw.ImageDraw, Shape, int], None]] = {
     "circle": _circle,
-    # Corners a little outside the radius: the sides, which the eye goes by, then match the other shapes.
+    # The corners are outside the radius so that the square looks as large as the other shapes.
     "square": _polygon(*((0.125 + 0.25 * i, 1.2) for i in range(4))),
     "triangle": _polygon(*((i / 3, 1.0) for i in range(3))),
     "star": _polygon(*((i / 10, 0.42 if i % 2 else 1.0) for i in range(10))),
@@ -206,24 +206,24 @@ def write_shapes(
     overwrite: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, int]:
-    """Writes images/, captions_SPLIT.json and instances_SPLIT.json; gives the number of images a split.
+    """Write images/, captions_SPLIT.json and instances_SPLIT.json; return the number of images per split.
 
-    A tenth of the images each is for val and test. The same seed gives the same pictures and sentences,
-    and picture i is the same for any number of images.
+    val and test get a tenth of the images each. The same seed gives the same pictures and sentences. Picture i does not
+    depend on the number of images.
     """
     if images < len(SPLITS):
-        raise UsageError(f"--images {images}: at least {len(SPLITS)} are needed, one for each split")
+        raise UsageError(f"--images {images}: give at least {len(SPLITS)}, one per split")
     if not 32 <= size <= 1024:
-        raise UsageError(f"--size {size}: the side of a picture is 32 to 1024 pixels")
+        raise UsageError(f"--size {size}: give 32 to 1024 pixels")
     if not 1 <= most <= 3:
-        raise UsageError(f"--objects {most}: a picture has 1 to 3 objects at most")
+        raise UsageError(f"--objects {most}: give 1, 2 or 3")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: is a file; give a folder to write to")
+        raise UsageError(f"{folder}: this is a file; give a folder")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise UsageError(f"{folder}: is not empty; choose another folder, or give --overwrite")
+        raise UsageError(f"{folder}: the folder is not empty; give another folder, or --overwrite")
     (folder / "images").mkdir(parents=True, exist_ok=True)
-    held = max(1, images // 10)
-    counts = {"train": images - 2 * held, "val": held, "test": held}
+    tenth = max(1, images // 10)
+    counts = {"train": images - 2 * tenth, "val": tenth, "test": tenth}
     files = {split: _empty_files(seed, size) for split in SPLITS}
     order = [split for split in SPLITS for _ in range(counts[split])]
     for number, split in enumerate(order, 1):
@@ -234,7 +234,7 @@ def write_shapes(
         picture.save(folder / "images" / name, compress_level=1)
         _record(files[split], number, name, size, scene, boxes)
         progress(number)
-    # The listings come last: a folder that was interrupted has none, and can't be taken for whole.
+    # The caption files are written last, so that an interrupted folder is not mistaken for a complete one.
     for split, (captions, instances) in files.items():
         for kind, content in (("captions", captions), ("instances", instances)):
             text = json.dumps(content, separators=(",", ":"))
@@ -272,6 +272,6 @@ def _record(
                 "bbox": [box.left, box.top, width, height],
                 "area": width * height,
                 "iscrowd": 0,
-                "attributes": {"colour": shape.colour, "size": shape.size},
+                "attributes": {"colour": shape.color, "size": shape.size},
             }
         )

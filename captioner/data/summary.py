@@ -1,4 +1,4 @@
-"""What `captioner data check` prints: the findings as text for people and as JSON for programs."""
+"""The output of `captioner data check`: the findings as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLES = 3
 
 
 def as_json(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, grids: Sequence[GridCost] = GRIDS) -> Any:
-    """Everything, every file and caption by name."""
+    """All findings, with every file and caption."""
     content = dataclasses.asdict(findings)
     content["images"], content["captions"] = findings.images, findings.captions
     content["problems"] = findings.problems(allow_missing=allow_missing)
@@ -31,7 +31,7 @@ def as_json(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, gr
 
 
 def as_text(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, grids: Sequence[GridCost] = GRIDS) -> str:
-    """A page to read: counts first, then what is odd with a few examples, then costs, then the verdict."""
+    """Counts, then findings with a few examples each, then costs, then the verdict."""
     lines = [
         f"{findings.name}: {findings.images:,} images, {findings.captions:,} captions, "
         f"{readable(findings.picture_bytes)} of pictures",
@@ -39,10 +39,10 @@ def as_text(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, gr
         "",
         *_table(findings.splits),
     ]
-    lines += _odd(findings)
+    lines += _findings(findings)
     lines += [
         "",
-        f"vocabulary of {findings.vocabulary_split}: {findings.vocabulary_size:,} words with the 4 special ones, "
+        f"vocabulary of {findings.vocabulary_split}: {findings.vocabulary_size:,} words including 4 special ones, "
         f"minimum count {findings.minimum_count}; {findings.vocabulary_dropped:,} rarer words become <unk>",
         *(
             f"  unknown in {split.name}: {split.unknown_words:.2%} of the words, "
@@ -52,24 +52,24 @@ def as_text(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, gr
         "",
         f"disk for features, float16, {findings.images:,} images (twice as much with mirror images):",
         *(
-            f"  {f'{grid.rows}x{grid.cols}x{grid.channels}':<10} {readable(grid.bytes()):>8} an image "
+            f"  {f'{grid.rows}x{grid.cols}x{grid.channels}':<10} {readable(grid.bytes()):>8} per image "
             f"{readable(grid.bytes() * findings.images):>9}  {grid.name}"
             for grid in grids
         ),
-        f"memory for training, estimated for {decoder.images} images with {decoder.captions} captions a step:",
+        f"memory for training, estimated for {decoder.images} images with {decoder.captions} captions per step:",
         f"  {readable(decoder.state_bytes()):>8}  {decoder.parameters():,} weights of the decoder, their gradients "
         "and Adam's moments",
-        f"  {readable(decoder.step_bytes()):>8}  kept by a step for its backward pass; a trained tail comes on top",
-        "  features are memory-mapped: they take what memory is left over, and need none",
+        f"  {readable(decoder.step_bytes()):>8}  activations of a step; a trained tail of the encoder adds to it",
+        "  features are memory-mapped: they use free memory but need none",
         "",
     ]
     problems = findings.problems(allow_missing=allow_missing)
-    lines += [f"error: {problem}" for problem in problems] or ["nothing stands in the way of training"]
+    lines += [f"error: {problem}" for problem in problems] or ["ready for training: no problems found"]
     return "\n".join(lines)
 
 
 def _table(splits: Iterable[SplitFindings]) -> list[str]:
-    header = ("split", "images", "captions", "an image", "words each", "missing", "unreadable", "no caption")
+    header = ("split", "images", "captions", "per image", "words", "missing", "unreadable", "no caption")
     rows = [header]
     for split in splits:
         rows.append(
@@ -94,32 +94,32 @@ def _table(splits: Iterable[SplitFindings]) -> list[str]:
 
 
 def _span(counts: tuple[int, float, int]) -> str:
-    least, mean, most = counts
-    return f"{least}..{most} ({mean:.1f})" if least != most else str(least)
+    minimum, mean, maximum = counts
+    return f"{minimum}..{maximum} ({mean:.1f})" if minimum != maximum else str(minimum)
 
 
-def _odd(findings: Findings) -> list[str]:
+def _findings(findings: Findings) -> list[str]:
     lines = []
     for split in findings.splits:
-        own = [
+        entries = [
             *_listed("missing images", split.missing),
-            *_listed("unreadable images", [f"{file}: {why}" for file, why in split.unreadable]),
+            *_listed("unreadable images", [f"{file}: {reason}" for file, reason in split.unreadable]),
             *_listed("images without captions", split.uncaptioned),
-            *_listed("empty captions", [f"image {of}: {text!r}" for of, text in split.empty_captions]),
+            *_listed("empty captions", [f"image {image}: {text!r}" for image, text in split.empty_captions]),
             *_listed(
                 f"captions of more than {findings.max_length} words",
-                [f"image {of}: {text[:70]}…" for of, text in split.long_captions],
+                [f"image {image}: {text[:70]}…" for image, text in split.long_captions],
             ),
         ]
         if split.repeated_captions:
-            own.append(f"  captions said twice of one image: {split.repeated_captions:,}")
+            entries.append(f"  captions that repeat one of the same image: {split.repeated_captions:,}")
         if split.shared_captions:
-            own.append(f"  captions also said of another image: {split.shared_captions:,}")
-        if own:
-            lines += ["", f"{split.name}:", *own]
-    doubled = _listed("groups of files with the same content", [" = ".join(g) for g in findings.duplicate_images])
-    if doubled:
-        lines += ["", "duplicate images:", *doubled]
+            entries.append(f"  captions that another image has too: {split.shared_captions:,}")
+        if entries:
+            lines += ["", f"{split.name}:", *entries]
+    duplicates = _listed("groups of files with the same content", [" = ".join(g) for g in findings.duplicate_images])
+    if duplicates:
+        lines += ["", "duplicate images:", *duplicates]
     for overlap in findings.overlaps:
         lines += [
             "",
@@ -132,10 +132,10 @@ def _odd(findings: Findings) -> list[str]:
     return lines
 
 
-def _listed(what: str, examples: Sequence[str]) -> list[str]:
+def _listed(title: str, examples: Sequence[str]) -> list[str]:
     if not examples:
         return []
     shown = [f"    {example}" for example in examples[:_EXAMPLES]]
     if len(examples) > _EXAMPLES:
         shown.append(f"    … and {len(examples) - _EXAMPLES:,} more (--json lists all)")
-    return [f"  {what}: {len(examples):,}", *shown]
+    return [f"  {title}: {len(examples):,}", *shown]

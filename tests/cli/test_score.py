@@ -113,7 +113,7 @@ def test_a_subset_that_is_meant_is_no_failure_but_is_still_named(folder: Path) -
     ("content", "message"),
     [
         ("", "the file is empty"),
-        ("[{", "broken JSON"),
+        ("[{", "the JSON is cut off"),
         ("[]", "no results"),
         ('[{"image_id": 1, "caption": "x"}, {"image_id": 1, "caption": "y"}]', "1 image with more than one result"),
         ('[{"image_id": 8, "caption": "x"}]', "no image of .* has references"),
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_scored_is_an_error_that_says_why(folder: Path, co
 def test_systems_on_different_images_are_not_compared(folder: Path) -> None:
     write_results(folder / "b.json", {1: "a dog"})
     result = run(folder, "--results", "r.json", "--compare", "b.json", *PURE)
-    assert "3 images have a result in one" in str(result.exception)
+    assert "3 images have a result in only one" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Boxes of an instances file land on the right pictures, in pixels of the upright picture."""
+"""Boxes of an instances file are assigned to the right pictures, in pixels of the upright picture."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_a_box_is_left_top_right_bottom(tmp_path: Path) -> None:
     assert with_boxes(one(picture(tmp_path / "a.png")), file).items[0].boxes == (Box("dog", 1, 2, 4, 6),)
 
 
-def test_boxes_follow_a_picture_that_was_squashed_to_another_size(tmp_path: Path) -> None:
+def test_boxes_are_scaled_with_a_picture_of_another_size(tmp_path: Path) -> None:
     file = write(tmp_path / "instances.json", instances("a.png", [160, 120, 320, 240], size=(640, 480)))
     data = with_boxes(one(picture(tmp_path / "a.png", size=(256, 256))), file)
     assert data.items[0].boxes == (Box("dog", 64, 64, 192, 192),)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_boxes_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
-    """The truth is Pillow's: a white rectangle in the stored pixels, looked for after its own turning."""
+def test_boxes_are_rotated_with_the_picture(tmp_path: Path, orientation: int) -> None:
+    """Compared with Pillow: a white rectangle in the stored pixels, located after Pillow's own rotation."""
     pixels = np.zeros((48, 64, 3), dtype=np.uint8)
     pixels[8:24, 16:56] = 255
     exif = Image.Exif()
@@ -53,7 +53,7 @@ def test_boxes_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
     assert (box.left, box.top, box.right, box.bottom) == expected
 
 
-def test_boxes_given_for_the_upright_picture_are_not_turned_again(tmp_path: Path) -> None:
+def test_boxes_of_the_upright_picture_are_not_rotated(tmp_path: Path) -> None:
     path = picture(tmp_path / "a.png", size=(8, 6), orientation=6)  # upright: 6 wide, 8 high
     file = write(tmp_path / "instances.json", instances("a.png", [1, 2, 3, 4], size=(6, 8)))
     assert with_boxes(one(path), file).items[0].boxes == (Box("dog", 1, 2, 4, 6),)
@@ -64,26 +64,26 @@ def test_pictures_of_the_2014_release_are_matched_by_number(tmp_path: Path) -> N
     assert with_boxes(one(tmp_path / "000000000139.jpg", "coco/139"), file).items[0].boxes
 
 
-def test_another_sets_equal_id_is_no_match(tmp_path: Path) -> None:
+def test_an_equal_id_of_another_data_set_is_no_match(tmp_path: Path) -> None:
     file = write(tmp_path / "instances.json", instances("000000000139.jpg", [0, 0, 1, 1]))
     with pytest.raises(CaptionerError, match="none of the 1 images of x is in"):
         with_boxes(one(tmp_path / "3050606344_af711c139.jpg", 139), file)
 
 
-def test_all_instances_files_of_a_folder_are_read(tmp_path: Path) -> None:
+def test_every_instances_file_of_a_folder_is_read(tmp_path: Path) -> None:
     write(tmp_path / "instances_train.json", instances("a.png", [0, 0, 1, 1], 1))
     write(tmp_path / "instances_val.json", instances("b.png", [0, 0, 2, 2], 2))
     data = CaptionSet("x", tuple(Item(n, tmp_path / f"{n}.png", (), "val") for n in "abc"))
     assert [len(item.boxes) for item in with_boxes(data, tmp_path)] == [1, 1, 0]
 
 
-def test_a_captions_file_is_not_taken_for_instances(tmp_path: Path) -> None:
+def test_a_captions_file_is_not_read_as_instances(tmp_path: Path) -> None:
     content = instances("a.png", [0, 0, 1, 1])
     del content["categories"]
     with pytest.raises(CaptionerError, match="no `categories`"):
         with_boxes(one(tmp_path / "a.png"), write(tmp_path / "captions.json", content))
 
 
-def test_a_missing_instances_file_names_its_setting(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_instances_file_has_the_setting(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match=r"no such instances file or folder \(from --boxes\)"):
         with_boxes(one(tmp_path / "a.png"), tmp_path / "no.json", setting="--boxes")

@@ -1,4 +1,4 @@
-"""The check finds what was put into a set on purpose, and nothing in a sound one."""
+"""The check finds every planted problem, and nothing in a correct set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.data.caption_files import picture
 
 
 @pytest.fixture
-def sound(tmp_path: Path) -> CaptionSet:
+def correct_set(tmp_path: Path) -> CaptionSet:
     """Three training pictures and one of val; `dog` and `a` five times and more in train."""
     captions = {
         ("t0", "train"): ("a dog runs", "a dog sits"),
@@ -33,8 +33,8 @@ def with_item(data: CaptionSet, *items: Item) -> CaptionSet:
     return CaptionSet(data.name, data.items + items)
 
 
-def test_nothing_is_found_in_a_sound_set(sound: CaptionSet) -> None:
-    findings = check(sound, minimum_count=1)
+def test_a_correct_set_has_no_findings(correct_set: CaptionSet) -> None:
+    findings = check(correct_set, minimum_count=1)
     assert findings.problems() == []
     assert (findings.images, findings.captions) == (4, 8)
     assert findings.duplicate_images == findings.overlaps == findings.notes == ()
@@ -45,9 +45,9 @@ def test_nothing_is_found_in_a_sound_set(sound: CaptionSet) -> None:
         assert split.missing == split.unreadable == split.uncaptioned == split.empty_captions == ()
 
 
-def test_missing_images_are_an_error_unless_allowed(sound: CaptionSet, tmp_path: Path) -> None:
+def test_missing_images_are_an_error_unless_allowed(correct_set: CaptionSet, tmp_path: Path) -> None:
     gone = tmp_path / "gone.png"
-    findings = check(with_item(sound, Item(9, gone, ("a dog",), "val")))
+    findings = check(with_item(correct_set, Item(9, gone, ("a dog",), "val")))
     assert findings.splits[1].missing == (str(gone),)
     (problem,) = findings.problems()
     assert problem.startswith("val: 1 of 2 images are missing")
@@ -56,30 +56,30 @@ def test_missing_images_are_an_error_unless_allowed(sound: CaptionSet, tmp_path:
 
 @pytest.mark.parametrize("decode", [False, True])
 @pytest.mark.parametrize("content", [b"", b"no picture", b"\x89PNG\r\n\x1a\n\x00"])
-def test_unreadable_pictures_are_found(sound: CaptionSet, tmp_path: Path, content: bytes, decode: bool) -> None:
+def test_unreadable_pictures_are_found(correct_set: CaptionSet, tmp_path: Path, content: bytes, decode: bool) -> None:
     (tmp_path / "bad.png").write_bytes(content)
-    findings = check(with_item(sound, Item(9, tmp_path / "bad.png", ("a dog",), "train")), decode=decode)
+    findings = check(with_item(correct_set, Item(9, tmp_path / "bad.png", ("a dog",), "train")), decode=decode)
     ((file, why),) = findings.splits[0].unreadable
     assert file.endswith("bad.png") and why
     assert "1 images can't be read" in findings.problems(allow_missing=True)[0]
 
 
-def test_a_cut_off_picture_is_found_by_decoding_and_the_findings_say_whether_that_was_done(
-    sound: CaptionSet, tmp_path: Path
+def test_a_cut_off_picture_is_found_only_by_decoding_and_the_findings_say_if_pictures_were_decoded(
+    correct_set: CaptionSet, tmp_path: Path
 ) -> None:
     whole = picture(tmp_path / "whole.jpg", 50, size=(64, 64))
     cut = tmp_path / "cut.jpg"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    data = with_item(sound, Item(9, cut, ("a dog",), "train"))
+    data = with_item(correct_set, Item(9, cut, ("a dog",), "train"))
     headers, pixels = check(data), check(data, decode=True)
     assert (headers.decoded, headers.splits[0].unreadable) == (False, ())
     assert pixels.decoded and pixels.splits[0].unreadable[0][0] == str(cut)
 
 
-def test_captions_that_are_empty_long_or_absent_are_found(sound: CaptionSet) -> None:
-    path = sound.items[0].path
+def test_empty_long_and_missing_captions_are_found(correct_set: CaptionSet) -> None:
+    path = correct_set.items[0].path
     findings = check(
-        with_item(sound, Item(8, path, (" . ", "a " * 11), "train"), Item(9, path, (), "train")), max_length=10
+        with_item(correct_set, Item(8, path, (" . ", "a " * 11), "train"), Item(9, path, (), "train")), max_length=10
     )
     train = findings.splits[0]
     assert train.empty_captions == (("8", " . "),)
@@ -87,53 +87,53 @@ def test_captions_that_are_empty_long_or_absent_are_found(sound: CaptionSet) -> 
     assert train.uncaptioned == (str(path),)
 
 
-def test_ten_words_are_not_more_than_ten(sound: CaptionSet) -> None:
-    data = with_item(sound, Item(9, sound.items[0].path, ("a " * 10,), "train"))
+def test_a_caption_of_the_maximum_length_is_not_too_long(correct_set: CaptionSet) -> None:
+    data = with_item(correct_set, Item(9, correct_set.items[0].path, ("a " * 10,), "train"))
     assert check(data, max_length=10).splits[0].long_captions == ()
 
 
-def test_a_split_without_any_caption_is_an_error(sound: CaptionSet) -> None:
-    data = with_item(sound, Item(9, sound.items[0].path, (), "test"))
+def test_a_split_without_captions_is_a_problem(correct_set: CaptionSet) -> None:
+    data = with_item(correct_set, Item(9, correct_set.items[0].path, (), "test"))
     assert check(data).problems() == ["test: none of its 1 images has a caption"]
 
 
-def test_copies_of_a_picture_are_found_within_a_split_and_between_splits(sound: CaptionSet, tmp_path: Path) -> None:
-    first, inside, across = sound.items[0].path, tmp_path / "inside.png", tmp_path / "across.png"
+def test_copies_of_a_picture_are_found_within_and_between_splits(correct_set: CaptionSet, tmp_path: Path) -> None:
+    first, inside, across = correct_set.items[0].path, tmp_path / "inside.png", tmp_path / "across.png"
     shutil.copy(first, inside)
     shutil.copy(first, across)
-    findings = check(with_item(sound, Item(8, inside, ("a dog",), "train"), Item(9, across, ("a dog",), "val")))
+    findings = check(with_item(correct_set, Item(8, inside, ("a dog",), "train"), Item(9, across, ("a dog",), "val")))
     assert findings.duplicate_images == ((str(first), str(inside), str(across)),)
     (overlap,) = findings.overlaps
     assert (overlap.splits, overlap.same_file) == (("train", "val"), ())
     assert set(overlap.same_content) == {(str(first), str(across)), (str(inside), str(across))}
 
 
-def test_a_file_listed_in_two_splits_is_an_overlap_but_no_duplicate(sound: CaptionSet) -> None:
-    path = sound.items[0].path
-    findings = check(with_item(sound, Item(9, path, ("a dog",), "val")))
+def test_a_file_in_two_splits_is_an_overlap_but_not_a_duplicate(correct_set: CaptionSet) -> None:
+    path = correct_set.items[0].path
+    findings = check(with_item(correct_set, Item(9, path, ("a dog",), "val")))
     assert findings.duplicate_images == ()
     assert [(o.splits, o.same_file, o.same_content) for o in findings.overlaps] == [
         (("train", "val"), (str(path),), ())
     ]
 
 
-def test_pictures_of_one_length_but_other_content_are_no_duplicates(sound: CaptionSet, tmp_path: Path) -> None:
+def test_files_of_equal_size_with_different_content_are_not_duplicates(correct_set: CaptionSet, tmp_path: Path) -> None:
     one, other = picture(tmp_path / "1.bmp", 1), picture(tmp_path / "2.bmp", 2)
     assert one.stat().st_size == other.stat().st_size
-    data = with_item(sound, Item(8, one, ("a",), "train"), Item(9, other, ("a",), "train"))
+    data = with_item(correct_set, Item(8, one, ("a",), "train"), Item(9, other, ("a",), "train"))
     assert check(data).duplicate_images == ()
 
 
-def test_doubled_captions_are_counted_after_tokenizing(sound: CaptionSet) -> None:
-    path = sound.items[0].path
-    data = with_item(sound, Item(9, path, ("A Dog Runs!", "two birds", "Two birds.", "two birds"), "train"))
+def test_repeated_captions_are_counted_after_tokenizing(correct_set: CaptionSet) -> None:
+    path = correct_set.items[0].path
+    data = with_item(correct_set, Item(9, path, ("A Dog Runs!", "two birds", "Two birds.", "two birds"), "train"))
     train = check(data).splits[0]
     assert train.repeated_captions == 2  # the second and third of `two birds`
     assert train.shared_captions == 2  # `a dog runs` of pictures 0 and 9
 
 
-def test_the_vocabulary_is_the_training_splits_alone(sound: CaptionSet) -> None:
-    findings = check(sound, minimum_count=5)  # train: a 5, dog 5, six words once
+def test_the_vocabulary_is_that_of_the_training_split(correct_set: CaptionSet) -> None:
+    findings = check(correct_set, minimum_count=5)  # train: a 5, dog 5, six words once
     assert (findings.vocabulary_split, findings.vocabulary_size, findings.vocabulary_dropped) == ("train", 4 + 2, 6)
     train, val = findings.splits
     assert train.unknown_words == pytest.approx(6 / 16)
@@ -141,21 +141,21 @@ def test_the_vocabulary_is_the_training_splits_alone(sound: CaptionSet) -> None:
     assert val.captions_with_unknown == pytest.approx(1 / 2)
 
 
-def test_a_look_at_val_alone_keeps_the_training_vocabulary(sound: CaptionSet) -> None:
-    alone = check(sound, splits=["val"])
+def test_a_check_of_val_alone_uses_the_training_vocabulary(correct_set: CaptionSet) -> None:
+    alone = check(correct_set, splits=["val"])
     assert [split.name for split in alone.splits] == ["val"]
     assert alone.splits[0].unknown_words == pytest.approx(2 / 8)
 
 
-def test_an_empty_split_is_a_problem(sound: CaptionSet) -> None:
-    assert check(CaptionSet("x", sound.items, empty=("test",))).problems() == ["test: the split is empty"]
+def test_an_empty_split_is_a_problem(correct_set: CaptionSet) -> None:
+    assert check(CaptionSet("x", correct_set.items, empty=("test",))).problems() == ["test: the split is empty"]
 
 
-def test_a_set_of_nothing_is_an_error() -> None:
-    with pytest.raises(CaptionerError, match="x holds no images at all"):
+def test_a_set_without_images_is_an_error() -> None:
+    with pytest.raises(CaptionerError, match="x has no images"):
         check(CaptionSet("x", ()))
 
 
-def test_an_unknown_split_lists_those_there_are(sound: CaptionSet) -> None:
+def test_the_error_for_an_unknown_split_lists_the_splits(correct_set: CaptionSet) -> None:
     with pytest.raises(CaptionerError, match=r"no split 'test'. It has: train, val"):
-        check(sound, splits=["test"])
+        check(correct_set, splits=["test"])

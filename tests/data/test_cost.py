@@ -1,4 +1,4 @@
-"""The costs told before training are those of the real files and the real decoder."""
+"""The estimates before training match real arrays and the real decoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from captioner.data.cost import GRIDS, DecoderCost, GridCost, readable
 
 
-def test_a_grid_takes_what_numpy_takes_for_it() -> None:
+def test_the_size_of_a_grid_equals_numpys() -> None:
     for grid in GRIDS:
         array = np.zeros((2, grid.channels, grid.rows, grid.cols), np.float16)
         assert grid.bytes(views=2) == array.nbytes
@@ -27,8 +27,8 @@ def test_a_grid_takes_what_numpy_takes_for_it() -> None:
         (DecoderCost(4, 2, 6, 64, 320, 256, 128, 128, 256, 1000), 128),
     ],
 )
-def test_the_decoders_cost_is_that_of_the_real_one(cost: DecoderCost, attention: int) -> None:
-    """Weights exactly; what autograd keeps for the backward pass to 25 %."""
+def test_the_estimates_match_the_real_decoder(cost: DecoderCost, attention: int) -> None:
+    """The number of weights is exact, the memory that autograd keeps for the backward pass within 25 %."""
     torch = pytest.importorskip("torch")
     from captioner.model.decoder import Decoder
     from captioner.model.settings import ModelSettings
@@ -73,5 +73,5 @@ def test_the_decoders_cost_is_that_of_the_real_one(cost: DecoderCost, attention:
         (6_783_000_000_000, "6.78 TB"),
     ],
 )
-def test_bytes_read_as_people_write_them(count: int, text: str) -> None:
+def test_bytes_are_printed_with_a_unit(count: int, text: str) -> None:
     assert readable(count) == text

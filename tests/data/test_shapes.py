@@ -1,4 +1,4 @@
-"""What the shapes set says of its pictures is true of their pixels."""
+"""The sentences and boxes of the shapes set are true of its pixels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from PIL import Image
 from captioner.data.boxes import with_boxes
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.formats.detection import read_set
-from captioner.data.shapes import COLOURS, SHAPES, compose, draw, write_shapes
+from captioner.data.shapes import COLORS, SHAPES, compose, draw, write_shapes
 from captioner.errors import UsageError
 from captioner.text.vocabulary import Vocabulary
 
-PHRASE = re.compile(rf"a (?:(small|large) )?({'|'.join(COLOURS)}) ({'|'.join(SHAPES)})")
+PHRASE = re.compile(rf"a (?:(small|large) )?({'|'.join(COLORS)}) ({'|'.join(SHAPES)})")
 
 
 @pytest.fixture(scope="module")
@@ -34,37 +34,37 @@ def sized(item: Item) -> str:
     return next(text for text in item.captions if "small" in text or "large" in text)
 
 
-def test_the_set_flows_through_the_readers(shapes: CaptionSet) -> None:
+def test_the_written_files_are_read_as_a_caption_set(shapes: CaptionSet) -> None:
     assert shapes.name == "shapes"
     assert {name: len(shapes.split(name)) for name in shapes.splits} == {"train": 240, "val": 30, "test": 30}
     assert all(len(item.captions) == 4 and 1 <= len(item.boxes) <= 2 for item in shapes)
     assert all(item.path.is_file() for item in shapes)
 
 
-def test_the_named_colour_fills_the_named_shapes_box(shapes: CaptionSet) -> None:
-    """The truth is in the pixels: the colour at a shape's centre is, of all colours, nearest to its name's."""
+def test_the_named_color_is_at_the_center_of_the_named_shape(shapes: CaptionSet) -> None:
+    """Checked on the pixels: of all named colors, the one in the sentence is nearest to the pixel at the center."""
     for item in shapes:
         pixels = np.asarray(Image.open(item.path).convert("RGB")).astype(int)
         phrases = PHRASE.findall(sized(item))
         assert [kind for _, _, kind in phrases] == [box.label for box in item.boxes]
-        for (_, colour, _), box in zip(phrases, item.boxes, strict=True):
-            centre = pixels[int((box.top + box.bottom) / 2), int((box.left + box.right) / 2)]
-            distances = {name: np.abs(centre - rgb).sum() for name, rgb in COLOURS.items()}
-            assert min(distances, key=lambda name: distances[name]) == colour
+        for (_, color, _), box in zip(phrases, item.boxes, strict=True):
+            center = pixels[int((box.top + box.bottom) / 2), int((box.left + box.right) / 2)]
+            distances = {name: np.abs(center - rgb).sum() for name, rgb in COLORS.items()}
+            assert min(distances, key=lambda name: distances[name]) == color
 
 
-def test_no_shape_is_cut_by_the_border(shapes: CaptionSet) -> None:
+def test_no_shape_touches_the_border(shapes: CaptionSet) -> None:
     for item in shapes:
         for box in item.boxes:
             assert box.left > 0 and box.top > 0 and box.right < 96 and box.bottom < 96
 
 
-def test_boxes_hold_all_pixels_of_their_colour_tightly(shapes: CaptionSet) -> None:
+def test_boxes_enclose_all_pixels_of_their_color_tightly(shapes: CaptionSet) -> None:
     plain = 0
     for item in shapes.split("train").items[:80]:
         pixels = np.asarray(Image.open(item.path).convert("RGB")).astype(int)
-        for (_, colour, _), box in zip(PHRASE.findall(sized(item)), item.boxes, strict=True):
-            near = np.abs(pixels - COLOURS[colour]).max(axis=2) <= 20
+        for (_, color, _), box in zip(PHRASE.findall(sized(item)), item.boxes, strict=True):
+            near = np.abs(pixels - COLORS[color]).max(axis=2) <= 20
             rows, columns = np.nonzero(near)
             found = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
             assert np.abs(found - [box.left, box.top, box.right, box.bottom]).max() <= 2
@@ -72,7 +72,7 @@ def test_boxes_hold_all_pixels_of_their_colour_tightly(shapes: CaptionSet) -> No
     assert plain > 80
 
 
-def test_places_and_relations_are_those_of_the_boxes(shapes: CaptionSet) -> None:
+def test_positions_and_relations_in_sentences_match_the_boxes(shapes: CaptionSet) -> None:
     seen: Counter[str] = Counter()
     for item in shapes:
         text = item.captions[0]
@@ -93,7 +93,7 @@ def test_places_and_relations_are_those_of_the_boxes(shapes: CaptionSet) -> None
     assert set(seen) == set(true)  # every relation occurs
 
 
-def test_sizes_are_told_apart_with_a_gap(shapes: CaptionSet) -> None:
+def test_small_and_large_shapes_differ_clearly_in_size(shapes: CaptionSet) -> None:
     spans: dict[str, list[float]] = {"small": [], "large": []}
     for item in shapes:
         for (size, _, _), box in zip(PHRASE.findall(sized(item)), item.boxes, strict=True):
@@ -101,10 +101,10 @@ def test_sizes_are_told_apart_with_a_gap(shapes: CaptionSet) -> None:
     assert max(spans["small"]) + 2 < min(spans["large"])
 
 
-def test_in_one_picture_all_shapes_and_all_colours_differ(shapes: CaptionSet) -> None:
+def test_within_a_picture_all_shapes_and_all_colors_differ(shapes: CaptionSet) -> None:
     for item in shapes:
-        _, colours, kinds = zip(*PHRASE.findall(item.captions[0]), strict=True)
-        assert len(set(colours)) == len(colours) and len(set(kinds)) == len(kinds)
+        _, colors, kinds = zip(*PHRASE.findall(item.captions[0]), strict=True)
+        assert len(set(colors)) == len(colors) and len(set(kinds)) == len(kinds)
 
 
 def test_the_language_is_small_and_the_same_in_all_splits(shapes: CaptionSet) -> None:
@@ -125,13 +125,13 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def test_the_seed_decides_everything(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_shapes(tmp_path / name, 20, seed=seed, size=64)
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b") != fingerprint(tmp_path / "c")
 
 
-def test_a_picture_is_the_same_in_a_larger_set(tmp_path: Path) -> None:
+def test_a_picture_does_not_depend_on_the_number_of_pictures(tmp_path: Path) -> None:
     write_shapes(tmp_path / "few", 10)
     write_shapes(tmp_path / "many", 30)
     name = "images/shapes_000010.png"
@@ -156,10 +156,10 @@ def test_three_objects_are_named_in_one_row_or_column(tmp_path: Path) -> None:
     [
         ({"images": 2}, "at least 3"),
         ({"images": 5, "size": 8}, "32 to 1024"),
-        ({"images": 5, "most": 4}, "1 to 3 objects"),
+        ({"images": 5, "most": 4}, "give 1, 2 or 3"),
     ],
 )
-def test_impossible_wishes_are_refused_before_anything_is_written(
+def test_invalid_arguments_are_errors_before_anything_is_written(
     tmp_path: Path, arguments: dict[str, int], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
@@ -167,7 +167,7 @@ def test_impossible_wishes_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_holds_something_is_not_overwritten_unasked(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_an_error_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match=r"not empty.*--overwrite"):
         write_shapes(tmp_path, 5)
@@ -175,7 +175,7 @@ def test_a_folder_that_holds_something_is_not_overwritten_unasked(tmp_path: Path
     assert sum(write_shapes(tmp_path, 5, overwrite=True).values()) == 5
 
 
-def test_an_interrupted_folder_has_no_listing(tmp_path: Path) -> None:
+def test_an_interrupted_folder_has_no_caption_files(tmp_path: Path) -> None:
     def stop(done: int) -> None:
         if done == 3:
             raise KeyboardInterrupt
@@ -185,7 +185,7 @@ def test_an_interrupted_folder_has_no_listing(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.json"))
 
 
-def test_the_files_are_cocos(shapes: CaptionSet) -> None:
+def test_the_files_have_cocos_format(shapes: CaptionSet) -> None:
     folder = shapes.items[0].path.parents[1]
     content = json.loads((folder / "instances_val.json").read_text())
     assert [category["name"] for category in content["categories"]] == list(SHAPES)

@@ -1,4 +1,4 @@
-"""COCO's captions format, read through pycocotools."""
+"""COCO's captions format, read by pycocotools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from captioner.errors import CaptionerError
 
 
 def load_coco(path: Path, content: Any = None) -> Any:
-    """A pycocotools COCO object, built without its prints and with errors that name the file."""
+    """A pycocotools COCO object. Its messages are suppressed; errors name the file."""
     from pycocotools.coco import COCO
 
     dataset = read_json(path) if content is None else content
@@ -29,7 +29,7 @@ def load_coco(path: Path, content: Any = None) -> Any:
                     f"{path}: {kind}[{position}] lacks {' or '.join(map(repr, needed))}: {str(record)[:80]}"
                 )
             if kind == "annotations" and "id" not in record:
-                record["id"] = position + 1  # pycocotools indexes by it; captions need none
+                record["id"] = position + 1  # pycocotools needs an id, captions do not
     coco = COCO()
     coco.dataset = dataset
     with contextlib.redirect_stdout(io.StringIO()):
@@ -46,28 +46,29 @@ def read_coco(
     images_setting: str | None = None,
     content: Any = None,
 ) -> CaptionSet:
-    """One captions file; its split is told by the file's name, else it is `split`, else train."""
+    """Read one captions file. Its split comes from the file's name, else it is `split`, else train."""
     coco = load_coco(path, content)
     listed = coco.dataset["images"]
-    # The name goes first: asked for val, a file of training captions must not be taken for it.
+    # The name takes precedence: a file of training captions must not be read as val.
     split = split_of_file(path) or split_name(split or "train")
     image_folder = find_image_folder(
         path, images, [(str(record["file_name"]), "") for record in listed[:100]], images_setting
     )
     items, seen = [], set()
     for record in listed:
-        identity = record["id"]
-        if not isinstance(identity, (int, str)) or identity in seen:
-            raise CaptionerError(f"{path}: the image id {identity!r} is listed twice, or is not a number or name")
-        seen.add(identity)
-        captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(identity, ()))
-        items.append(Item(identity, image_folder.find(str(record["file_name"])), captions, split))
-    stray = [annotation["image_id"] for annotation in coco.dataset["annotations"] if annotation["image_id"] not in seen]
+        image_id = record["id"]
+        if not isinstance(image_id, (int, str)) or image_id in seen:
+            raise CaptionerError(f"{path}: the image id {image_id!r} is listed twice, or is neither a number nor text")
+        seen.add(image_id)
+        captions = tuple(_caption(annotation, path) for annotation in coco.imgToAnns.get(image_id, ()))
+        items.append(Item(image_id, image_folder.find(str(record["file_name"])), captions, split))
+    annotated = (annotation["image_id"] for annotation in coco.dataset["annotations"])
+    unlisted = [image_id for image_id in annotated if image_id not in seen]
     notes: tuple[str, ...] = ()
-    if stray:
+    if unlisted:
         notes = (
-            f"{path}: {len(stray):,} captions left out: they name images that the file does not list "
-            f"(first: id {stray[0]})",
+            f"{path}: {len(unlisted):,} captions were left out because the file does not list their images "
+            f"(first: id {unlisted[0]})",
         )
     return CaptionSet(name or path.stem, tuple(items), () if items else (split,), notes)
 
@@ -75,7 +76,7 @@ def read_coco(
 def _caption(annotation: Any, path: Path) -> str:
     caption = annotation.get("caption")
     if not isinstance(caption, str):
-        what = "no `caption`" if caption is None else f"a caption that is not text: {caption!r:.60}"
+        problem = "no `caption`" if caption is None else f"a caption that is not text: {caption!r:.60}"
         hint = "; is this an instances file?" if "bbox" in annotation else ""
-        raise CaptionerError(f"{path}: the annotation {annotation['id']} has {what}{hint}")
+        raise CaptionerError(f"{path}: the annotation {annotation['id']} has {problem}{hint}")
     return caption

@@ -1,4 +1,4 @@
-"""COCO's files for scoring: results (a list of image_id and caption) and references (annotations of the same)."""
+"""COCO's files for scoring: results (a list of image_id and caption) and references (a list of annotations)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from captioner.data.formats.text_files import read_json
 from captioner.errors import CaptionerError
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """Results and references of the same images, and the images that only one of the files knows."""
+    """Results and references of the same images, and the images that only one of the files has."""
 
     results: dict[str, str]
     references: dict[str, list[str]]
@@ -24,33 +25,34 @@ class Pairing:
 
 def read_results(file: Path) -> dict[str, str]:
     """The caption of each image in a file of COCO's results format."""
-    content = _json(file)
+    content = read_json(file)
     if not isinstance(content, list):
         raise CaptionerError(
-            f"{file}: not in COCO's results format, a list of {{image_id, caption}}; it holds {_kind(content)}."
+            f"{file}: not in COCO's results format, a list of {{image_id, caption}}; it contains {_kind(content)}."
         )
     if not content:
-        raise CaptionerError(f"{file}: holds no results, only an empty list.")
+        raise CaptionerError(f"{file}: no results, the list is empty.")
     pairs = _pairs(content, file, "result")
     counts = Counter(image for image, _ in pairs)
-    twice = [image for image, count in counts.items() if count > 1]
-    if twice:
+    repeated = [image for image, count in counts.items() if count > 1]
+    if repeated:
         raise CaptionerError(
-            f"{file}: {_number(twice, 'image')} with more than one result "
-            f"({_some(twice)}); one caption is scored for each image."
+            f"{file}: {_number(repeated, 'image')} with more than one result "
+            f"({_examples(repeated)}); give one result per image."
         )
     return dict(pairs)
 
 
 def read_references(file: Path) -> dict[str, list[str]]:
     """The captions of each image in a file of COCO's captions format."""
-    content = _json(file)
+    content = read_json(file)
     if not isinstance(content, dict) or not isinstance(content.get("annotations"), list):
         raise CaptionerError(
-            f"{file}: not in COCO's captions format, an object with a list of `annotations`; it holds {_kind(content)}."
+            f"{file}: not in COCO's captions format, an object with a list of `annotations`; it contains "
+            f"{_kind(content)}."
         )
     if not content["annotations"]:
-        raise CaptionerError(f"{file}: holds no references, its list of annotations is empty.")
+        raise CaptionerError(f"{file}: no references, the list of annotations is empty.")
     references: dict[str, list[str]] = {}
     for image, caption in _pairs(content["annotations"], file, "annotation"):
         references.setdefault(image, []).append(caption)
@@ -58,7 +60,7 @@ def read_references(file: Path) -> dict[str, list[str]]:
 
 
 def pair(results: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> Pairing:
-    """Put results and references of the same image together, in the order of the results."""
+    """Match results and references by image, in the order of the results."""
     scored = [image for image in results if image in references]
     return Pairing(
         {image: results[image] for image in scored},
@@ -69,48 +71,31 @@ def pair(results: Mapping[str, str], references: Mapping[str, Sequence[str]]) ->
 
 
 def mismatches(pairing: Pairing) -> list[str]:
-    """A sentence for each kind of image that can't be scored, with its count."""
+    """One sentence for results without references and one for references without results, with counts."""
     sentences = []
     if pairing.without_references:
         images = pairing.without_references
-        sentences.append(f"{_number(images, 'result')} of images without references ({_some(images)})")
+        sentences.append(f"{_number(images, 'result')} of images without references ({_examples(images)})")
     if pairing.without_results:
         images = pairing.without_results
-        sentences.append(f"{_number(images, 'image')} with references but without a result ({_some(images)})")
+        sentences.append(f"{_number(images, 'image')} with references but without a result ({_examples(images)})")
     return sentences
 
 
-def _json(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise CaptionerError(f"{file}: can't be read ({error.strerror or error}).") from None
-    except UnicodeDecodeError as error:
-        raise CaptionerError(f"{file}: not UTF-8 text (at byte {error.start}).") from None
-    if not text.strip():
-        raise CaptionerError(f"{file}: the file is empty.")
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise CaptionerError(f"{file}: broken JSON (nested too deeply).") from None
-    except ValueError as error:
-        raise CaptionerError(f"{file}: broken JSON ({error}).") from None
-
-
 def _pairs(entries: list[Any], file: Path, kind: str) -> list[tuple[str, str]]:
-    """(image, caption) of every entry; one error for all the entries that have none."""
-    pairs, wrong = [], []
+    """(image, caption) of every entry. One error covers all entries without them."""
+    pairs, invalid = [], []
     for position, entry in enumerate(entries):
         image = entry.get("image_id") if isinstance(entry, dict) else None
         caption = entry.get("caption") if isinstance(entry, dict) else None
         if isinstance(image, (int, str)) and not isinstance(image, bool) and isinstance(caption, str):
             pairs.append((str(image), caption))
         else:
-            wrong.append(position)
-    if wrong:
+            invalid.append(position)
+    if invalid:
         raise CaptionerError(
-            f"{file}: {len(wrong)} of {len(entries)} {kind}s without an image_id (a number or text) and a "
-            f"caption (text), the first at position {wrong[0]}: {json.dumps(entries[wrong[0]])[:100]}"
+            f"{file}: {len(invalid)} of {len(entries)} {kind}s without an image_id (a number or text) and a "
+            f"caption (text), the first at position {invalid[0]}: {json.dumps(entries[invalid[0]])[:100]}"
         )
     return pairs
 
@@ -125,5 +110,5 @@ def _number(images: Sequence[str], noun: str) -> str:
     return f"{len(images):,} {noun}{'' if len(images) == 1 else 's'}"
 
 
-def _some(images: Sequence[str]) -> str:
+def _examples(images: Sequence[str]) -> str:
     return ", ".join(images[:3]) + (", …" if len(images) > 3 else "")

@@ -1,4 +1,4 @@
-"""read_set: a caption file or folder of any known format becomes one CaptionSet."""
+"""read_set: detect the format of a caption file or folder and read it as one CaptionSet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from captioner.errors import CaptionerError, unknown
 
 FORMATS = ("coco", "karpathy", "flickr8k", "table", "folder")
 
-# What a folder may hold in place of captions beside its pictures, in the order looked for.
+# Caption files that a folder may contain, in the order of the search.
 _IN_FOLDER = (
     ("coco", ("captions_*.json", "annotations/captions_*.json")),
     ("karpathy", ("dataset_*.json",)),
@@ -38,12 +38,11 @@ def read_set(
     setting: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
-    """The set that a caption file, or a folder, holds.
+    """Read a caption file or folder.
 
-    The format is told by the content unless given. With `split`, only that split is read. A COCO file
-    whose name tells no split is then taken to be it; any other source that names no split is train.
-    With `restval`, Karpathy's split of that name counts as train. `setting` and `images_setting` are
-    the options or config keys the paths came from, for the error when there is nothing.
+    Without `format`, the content decides. With `split`, only that split is read: a COCO file without a split in its
+    name is then that split. Any other source without splits is train. With `restval`, Karpathy's split of that name
+    counts as train. `setting` and `images_setting` are the options or config keys of the paths, for error messages.
     """
     if format is not None and format not in FORMATS:
         raise unknown("data format", format, FORMATS)
@@ -58,7 +57,7 @@ def read_set(
                 raise CaptionerError(f"{captions}: no file of the format {format!r} in this folder")
             whole = read_folder(captions, name=name)
             return whole if split is None else whole.split(split)
-        parts = [_read_file(file, images, of, split, None, images_setting) for of, file in files]
+        parts = [_read_file(file, images, kind, split, None, images_setting) for kind, file in files]
         whole = combine(parts, name=name or captions.resolve().name)
     else:
         whole = _read_file(captions, images, format, split, name, images_setting)
@@ -68,22 +67,24 @@ def read_set(
 
 
 def _files_in(folder: Path, format: str | None) -> list[tuple[str, Path]]:
-    """The caption files of a folder, all of one format; none where its pictures carry the captions."""
-    found = {}
-    for of, patterns in _IN_FOLDER:
+    """The caption files of a folder with their format, all of one format. Empty for a folder of pictures and texts."""
+    by_format = {}
+    for kind, patterns in _IN_FOLDER:
         for pattern in patterns:
             files = [file for file in sorted(folder.glob(pattern)) if file.is_file()]
-            if of == "table":
+            if kind == "table":
                 files = [file for file in files if _looks_like_table(file)]
-            if files and format in (None, of):
-                found[of] = files
+            if files and format in (None, kind):
+                by_format[kind] = files
                 break
-    if len(found) > 1 and "table" in found:
-        del found["table"]
-    if len(found) > 1:
-        names = ", ".join(file.name for files in found.values() for file in files)
-        raise CaptionerError(f"{folder}: holds caption files of several formats ({names}): name one of them")
-    return [(of, file) for of, files in found.items() for file in files]
+    if len(by_format) > 1 and "table" in by_format:
+        del by_format["table"]
+    if len(by_format) > 1:
+        names = ", ".join(file.name for files in by_format.values() for file in files)
+        raise CaptionerError(
+            f"{folder}: contains caption files of several formats ({names}); give the path of one of them"
+        )
+    return [(kind, file) for kind, files in by_format.items() for file in files]
 
 
 def _looks_like_table(file: Path) -> bool:
@@ -112,11 +113,11 @@ def _read_file(
         return read_flickr8k(path, images, name=name, images_setting=images_setting)
     if format == "table":
         return read_table(path, images, name=name, images_setting=images_setting)
-    raise CaptionerError(f"{path}: the format `folder` needs a folder, and this is a file")
+    raise CaptionerError(f"{path}: the format `folder` needs a folder, but this is a file")
 
 
 def _detect(path: Path) -> tuple[str, Any]:
-    """The format that a file's content shows, and the content where it had to be parsed for that."""
+    """The format of a file, and its content if the detection had to parse it."""
     start = read_start(path)
     if not start:
         raise CaptionerError(f"{path}: the file is empty")
@@ -131,7 +132,7 @@ def _detect(path: Path) -> tuple[str, Any]:
         if isinstance(pictures, list) and (not pictures or "sentences" in pictures[0]):
             return "karpathy", content
         raise CaptionerError(
-            f"{path}: neither COCO captions (`images` and `annotations`) nor Karpathy's (`images` with "
+            f"{path}: neither a COCO captions file (`images` and `annotations`) nor a Karpathy file (`images` with "
             f"`sentences`); its keys are {', '.join(list(content)[:8])}"
         )
     if TOKEN_LINE.match(line):
@@ -144,7 +145,7 @@ def _detect(path: Path) -> tuple[str, Any]:
 
 
 def _is_record(line: str) -> bool:
-    """Whether a line is a whole JSON object that names an image: the first of a JSON-lines file."""
+    """Whether a line is a complete JSON object with an image, as in a JSON lines file."""
     try:
         record = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Flickr8k's own files: a token file (`picture.jpg#0<TAB>caption`) and lists of pictures for each split."""
+"""Flickr8k's own files: a token file (`picture.jpg#0<TAB>caption`) and one list of pictures per split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from captioner.errors import CaptionerError
 
 TOKEN_LINE = re.compile(r"(?P<picture>[^\t]+)#\d+\t(?P<caption>.*)$")
 _SPLIT_LIST = re.compile(r"(train|dev|val|test)_?images\.txt$", re.IGNORECASE)
-UNLISTED = "unlisted"  # pictures with captions that no split list names
+UNLISTED = "unlisted"  # the split of pictures that are in no list
 
 
 def read_flickr8k(
@@ -22,28 +22,28 @@ def read_flickr8k(
     name: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
-    """A token file with the split lists beside it; without lists every picture is in train."""
+    """Read a token file and the split lists next to it. Without lists, every picture is in train."""
     captions: dict[str, list[str]] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
-        found = TOKEN_LINE.match(line)
-        if not found:
+        match = TOKEN_LINE.match(line)
+        if not match:
             raise CaptionerError(f"{path}: line {number} is not `picture.jpg#0<TAB>caption`: {line[:80]!r}")
-        captions.setdefault(found["picture"], []).append(found["caption"])
-    lists = sorted(other for other in path.parent.iterdir() if _SPLIT_LIST.search(other.name))
+        captions.setdefault(match["picture"], []).append(match["caption"])
+    lists = sorted(file for file in path.parent.iterdir() if _SPLIT_LIST.search(file.name))
     splits: dict[str, str] = {}
     empty = []
-    for other in lists:
-        match = _SPLIT_LIST.search(other.name)
+    for list_file in lists:
+        match = _SPLIT_LIST.search(list_file.name)
         assert match
-        of_list = split_name(match[1])
-        pictures = [line.strip() for line in read_text(other).splitlines() if line.strip()]
+        split = split_name(match[1])
+        pictures = [line.strip() for line in read_text(list_file).splitlines() if line.strip()]
         if not pictures:
-            empty.append(of_list)
+            empty.append(split)
         for picture in pictures:
-            if splits.setdefault(picture, of_list) != of_list:
-                raise CaptionerError(f"{other}: {picture} is already in the split {splits[picture]!r}")
+            if splits.setdefault(picture, split) != split:
+                raise CaptionerError(f"{list_file}: {picture} is already in the split {splits[picture]!r}")
     default = UNLISTED if lists else "train"
     pictures = list(dict.fromkeys([*captions, *splits]))
     image_folder = find_image_folder(path, images, [(picture, "") for picture in pictures], images_setting)

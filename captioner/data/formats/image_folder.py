@@ -1,4 +1,4 @@
-"""Where the pictures of a caption file lie: finding them by name in a folder, without a stat for each."""
+"""Find the pictures of a caption file by name in a folder, without one system call per picture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from captioner.data.formats.text_files import missing
 
-# Folders beside a caption file that hold its pictures, by the habits of the published sets.
+# Folders next to a caption file that may contain its pictures, as in the published data sets.
 _BESIDE = (
     "images",
     "Images",
@@ -21,36 +21,37 @@ _BESIDE = (
     "..",
 )
 _COCO_2014 = re.compile(r"COCO_\w+?_(\d{12}\.jpg)$")  # COCO's 2017 release dropped the prefix
-_SAMPLE = 50  # names looked up to tell which folder is the right one
+_SAMPLE = 50  # number of names that are tried in a folder
 
 
 class ImageFolder:
-    """A folder of pictures; lists each folder once and answers from memory."""
+    """A folder of pictures. Each directory is listed once; lookups use the lists in memory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._listed: dict[str, frozenset[str]] = {}
 
     def find(self, name: str, folder: str = "") -> Path:
-        """The path of a picture; where it isn't found, the path where it was expected."""
+        """The path of a picture; if there is no such file, the path where it was expected."""
         for directory, file in self._candidates(name, folder):
             if self._holds(directory, file):
                 return self.root / directory / file
         return self.root / folder / name
 
     def holds(self, name: str, folder: str = "") -> bool:
+        """Whether `find` finds a file."""
         return any(self._holds(directory, file) for directory, file in self._candidates(name, folder))
 
     def _candidates(self, name: str, folder: str) -> Sequence[tuple[str, str]]:
         inner, _, base = name.rpartition("/")
         joined = f"{folder}/{inner}".strip("/") if inner else folder
-        found = [(joined, base), (inner, base)]
+        candidates = [(joined, base), (inner, base)]
         renamed = _COCO_2014.search(base)
         if renamed:
-            found += [(joined, renamed[1]), (inner, renamed[1])]
-        if not inner:  # a bare name may lie one folder down: train2017/, val2017/
-            found += [(sub, file) for _, file in tuple(found[::2]) for sub in self._folders()]
-        return found
+            candidates += [(joined, renamed[1]), (inner, renamed[1])]
+        if not inner:  # a name without folder may be one folder down: train2017/, val2017/
+            candidates += [(sub, file) for _, file in tuple(candidates[::2]) for sub in self._folders()]
+        return candidates
 
     def _holds(self, directory: str, file: str) -> bool:
         return file in self._names(directory)
@@ -59,7 +60,7 @@ class ImageFolder:
         names = self._listed.get(directory)
         if names is None:
             try:
-                names = frozenset(os.listdir(self.root / directory))  # noqa: PTH208 (names alone, fast)
+                names = frozenset(os.listdir(self.root / directory))  # noqa: PTH208 (faster, only names are needed)
             except OSError:
                 names = frozenset()
             self._listed[directory] = names
@@ -78,9 +79,9 @@ class ImageFolder:
 def find_image_folder(
     captions: Path, images: Path | None, names: Sequence[tuple[str, str]], setting: str | None = None
 ) -> ImageFolder:
-    """The folder given, or the one beside the caption file that holds its first pictures.
+    """The given folder, or the folder next to the caption file that contains its first pictures.
 
-    `names` are (file name, folder hint) of the pictures in the file.
+    `names` are pairs (file name, folder hint) from the caption file.
     """
     if images is not None:
         if not images.is_dir():

@@ -1,4 +1,4 @@
-"""Karpathy's dataset_*.json: COCO, Flickr8k and Flickr30k with the splits the literature uses."""
+"""Karpathy's dataset_*.json: COCO, Flickr8k and Flickr30k with the splits of the literature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_karpathy(
     images_setting: str | None = None,
     content: Any = None,
 ) -> CaptionSet:
-    """All splits of the file; ids are COCO's where the file gives them, else the file's own."""
+    """Read all splits of the file. Ids are COCO's if the file has them, else the file's own."""
     dataset = read_json(path) if content is None else content
     if not isinstance(dataset, dict) or not isinstance(dataset.get("images"), list):
         raise CaptionerError(f"{path}: not a Karpathy file: it has no list of `images`")

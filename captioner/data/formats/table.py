@@ -1,4 +1,4 @@
-"""Tables of image and caption: CSV, TSV, JSON lines, or a JSON list of records."""
+"""Tables with the columns image and caption: CSV, TSV, JSON lines, or a JSON list of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import parse_json, read_text
 from captioner.errors import CaptionerError
 
-# The column names that are understood; the first of each is the one the documentation uses.
+# Accepted column names. The documentation uses the first of each.
 IMAGE = ("image", "image_name", "file_name", "filename", "image_path", "path")
 CAPTION = ("caption", "captions", "comment", "text", "sentence")
 SPLIT = ("split",)
@@ -34,7 +34,7 @@ def read_table(
     name: str | None = None,
     images_setting: str | None = None,
 ) -> CaptionSet:
-    """Rows in the file's order, grouped by image; ids are the images' names as the table gives them."""
+    """Read the rows in order and group them by image. Ids are the image names of the table."""
     text = read_text(path)
     default = split_of_file(path) or "train"
     entries: dict[str, _Entry] = {}
@@ -60,7 +60,7 @@ def read_table(
     return CaptionSet(name or path.stem, items, () if items else (default,))
 
 
-_Row = tuple[str, str, list[str], "str | None"]  # where it stands, image, captions, split
+_Row = tuple[str, str, list[str], "str | None"]  # file and line, image, captions, split
 
 
 def _rows(text: str, path: Path) -> Iterator[_Row]:
@@ -68,8 +68,8 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
     delimiter = delimiter_of(header)
     if delimiter is None:
         raise CaptionerError(
-            f"{path}: the first line must name the columns `image` and `caption` (and `split` if there is "
-            f"one), with tabs or commas between; it is {header[:80]!r}"
+            f"{path}: the first line must name the columns `image` and `caption` (optionally `split`), "
+            f"separated by tabs or commas; it is {header[:80]!r}"
         )
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
     columns: list[str] | None = None
@@ -82,7 +82,7 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
                 continue
             where = f"{path}: line {reader.line_num}"
             if len(row) != len(columns):
-                hint = "; a caption that holds the delimiter must be in quotes" if len(row) > len(columns) else ""
+                hint = "; put captions that contain the delimiter in quotes" if len(row) > len(columns) else ""
                 raise CaptionerError(f"{where} has {len(row)} columns where the header has {len(columns)}{hint}")
             record = dict(zip(columns, row, strict=True))
             yield where, *_fields(record, where)
@@ -91,7 +91,7 @@ def _rows(text: str, path: Path) -> Iterator[_Row]:
 
 
 def delimiter_of(header: str) -> str | None:
-    """What separates the columns of a header line that names an image and a caption column."""
+    """The delimiter of a header line with an image and a caption column; None for any other line."""
     for delimiter in _DELIMITERS:
         columns = [cell.strip().strip('"').lower() for cell in header.split(delimiter)]
         if any(column in IMAGE for column in columns) and any(column in CAPTION for column in columns):
@@ -119,7 +119,7 @@ def _fields(record: Any, where: str) -> tuple[str, list[str], str | None]:
         raise CaptionerError(f"{where} names no image: expected the column `image`, found {', '.join(record)}")
     caption = _value(record, CAPTION)
     captions = list(caption) if isinstance(caption, list) else [caption]
-    if not all(isinstance(one, str) for one in captions):
+    if not all(isinstance(text, str) for text in captions):
         raise CaptionerError(f"{where} has no text under `caption`: {caption!r:.80}")
     split = _value(record, SPLIT)
     return image.strip(), captions, str(split) if split else None

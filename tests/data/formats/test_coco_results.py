@@ -1,4 +1,4 @@
-"""What is wrong with a file of results or references is named, with its count."""
+"""Errors of result and reference files say what is wrong and how often."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def written(folder: Path, content: object) -> Path:
     return file
 
 
-def test_numbers_and_text_name_the_same_image(tmp_path: Path) -> None:
+def test_an_image_id_may_be_a_number_or_text(tmp_path: Path) -> None:
     assert read_results(written(tmp_path, [{"image_id": 7, "caption": "x"}])) == {"7": "x"}
     assert read_results(written(tmp_path, [{"image_id": "7", "caption": "x", "id": 1}])) == {"7": "x"}
 
@@ -33,11 +33,11 @@ def test_references_keep_their_order(tmp_path: Path) -> None:
     [
         ("", "the file is empty"),
         ("  \n", "the file is empty"),
-        ('[{"image_id": 1, ', r"broken JSON \(.*line 1"),
-        ("[" * 100_000, "broken JSON"),
+        ('[{"image_id": 1, ', "the JSON is cut off .*line 1"),
+        ("[" * 100_000, "nested too deeply"),
         ([], "no results"),
         ({"annotations": []}, "an object with the keys annotations"),
-        ("3", "it holds a int"),
+        ("3", "it contains a int"),
         ([{"image_id": 1, "caption": "x"}, {"image_id": 2}, 5], "2 of 3 results without .* position 1"),
         ([{"image_id": 1, "caption": None}], "1 of 1 results without"),
         (
@@ -46,7 +46,7 @@ def test_references_keep_their_order(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_bad_results_file_is_described(tmp_path: Path, content: object, message: str) -> None:
+def test_the_error_for_a_bad_results_file_has_the_reason(tmp_path: Path, content: object, message: str) -> None:
     with pytest.raises(CaptionerError, match=message) as error:
         read_results(written(tmp_path, content))
     assert "file.json" in str(error.value)
@@ -61,18 +61,18 @@ def test_a_bad_results_file_is_described(tmp_path: Path, content: object, messag
         ({"annotations": [{"image_id": 1, "bbox": []}]}, "1 of 1 annotations without"),
     ],
 )
-def test_a_bad_references_file_is_described(tmp_path: Path, content: object, message: str) -> None:
+def test_the_error_for_a_bad_references_file_has_the_reason(tmp_path: Path, content: object, message: str) -> None:
     with pytest.raises(CaptionerError, match=message):
         read_references(written(tmp_path, content))
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_bytes(b'["\xff"]')
     with pytest.raises(CaptionerError, match="not UTF-8 text"):
         read_results(tmp_path / "file.json")
 
 
-def test_images_that_one_side_lacks_are_counted() -> None:
+def test_images_that_only_one_file_has_are_counted() -> None:
     pairing = pair({"1": "x", "2": "y", "9": "z"}, {"2": ["b"], "1": ["a"], "3": ["c"], "4": ["d"]})
     assert pairing.results == {"1": "x", "2": "y"} and pairing.references == {"1": ["a"], "2": ["b"]}
     assert mismatches(pairing) == [

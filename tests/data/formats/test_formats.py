@@ -1,4 +1,4 @@
-"""Every format gives the set that its file describes, and every broken file says what is wrong and where."""
+"""Every format is read correctly, and errors for broken files say what is wrong and where."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def test_coco_reading_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_coco_split_is_given_where_the_name_tells_none(tmp_path: Path) -> None:
+def test_a_coco_file_without_a_split_in_its_name_is_the_split_asked_for(tmp_path: Path) -> None:
     file = write(tmp_path / "mine.json", coco({1: ["a"]}))
     assert read_set(file).splits == ("train",)
     assert read_set(file, split="val").splits == ("val",)
 
 
-def test_training_captions_are_not_taken_for_val(tmp_path: Path) -> None:
+def test_a_file_of_training_captions_is_not_read_as_val(tmp_path: Path) -> None:
     file = write(tmp_path / "captions_train.json", coco({1: ["a"]}))
     with pytest.raises(CaptionerError, match=r"no split 'val'. It has: train"):
         read_set(file, split="val")
 
 
-def test_coco_captions_of_unlisted_images_are_counted_not_hidden(tmp_path: Path) -> None:
+def test_coco_captions_of_unlisted_images_are_counted_in_a_note(tmp_path: Path) -> None:
     content = coco({1: ["a"]})
     content["annotations"] += [{"id": 90, "image_id": 77, "caption": "b"}, {"id": 91, "image_id": 78, "caption": "c"}]
     (note,) = read_set(write(tmp_path / "captions.json", content)).notes
-    assert "2 captions left out" in note and "id 77" in note
+    assert "2 captions were left out" in note and "id 77" in note
 
 
-def test_coco_images_without_captions_stay(tmp_path: Path) -> None:
+def test_coco_images_without_captions_are_kept(tmp_path: Path) -> None:
     data = read_set(write(tmp_path / "captions.json", coco({1: [], 2: ["a"]})))
     assert [i.captions for i in data] == [(), ("a",)]
 
@@ -65,7 +65,7 @@ def test_coco_2014_names_find_2017_files_one_folder_down(tmp_path: Path) -> None
     assert read_set(file, tmp_path / "photos").items[0].path == expected
 
 
-def test_cocos_own_layout_is_found_without_being_told(tmp_path: Path) -> None:
+def test_cocos_own_folder_layout_is_found(tmp_path: Path) -> None:
     write(tmp_path / "annotations" / "captions_val2017.json", coco({139: ["a"]}))
     expected = picture(tmp_path / "val2017" / "000000000139.jpg")
     assert read_set(tmp_path).items[0].path == expected
@@ -82,7 +82,7 @@ def test_cocos_own_layout_is_found_without_being_told(tmp_path: Path) -> None:
         (lambda c: c["annotations"].append({"id": 3, "image_id": 1, "caption": 5}), "not text: 5"),
     ],
 )
-def test_broken_coco_records_are_named(tmp_path: Path, change: object, message: str) -> None:
+def test_the_error_for_a_broken_coco_record_names_it(tmp_path: Path, change: object, message: str) -> None:
     content = coco({1: ["a"]})
     change(content)  # type: ignore[operator]
     with pytest.raises(CaptionerError, match=message):
@@ -100,7 +100,7 @@ def test_karpathy_has_four_splits_and_raw_sentences(tmp_path: Path) -> None:
     assert list(data.split("val").captions()) == ["A val, raw ."]
 
 
-def test_restval_counts_as_train_where_asked(tmp_path: Path) -> None:
+def test_restval_counts_as_train_if_asked_for(tmp_path: Path) -> None:
     file = write(tmp_path / "d.json", karpathy([("a.jpg", "train", ["a"]), ("b.jpg", "restval", ["b"])]))
     assert len(read_set(file, split="train")) == 1
     both = read_set(file, split="train", restval=True)
@@ -114,13 +114,13 @@ def test_karpathy_filepath_and_cocoid_are_used(tmp_path: Path) -> None:
     assert (item.id, item.path) == (391895, expected)
 
 
-def test_karpathy_flat_folder_serves_files_with_a_filepath(tmp_path: Path) -> None:
+def test_karpathy_files_with_a_filepath_are_found_in_a_flat_folder(tmp_path: Path) -> None:
     file = write(tmp_path / "d.json", karpathy([("a.jpg", "train", ["a"])], filepath="val2014"))
     expected = picture(tmp_path / "photos" / "a.jpg")
     assert read_set(file, tmp_path / "photos").items[0].path == expected
 
 
-def test_a_broken_karpathy_record_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_broken_karpathy_record_names_it(tmp_path: Path) -> None:
     content = karpathy([("a.jpg", "train", ["a"]), ("b.jpg", "train", ["b"])])
     del content["images"][1]["split"]
     with pytest.raises(CaptionerError, match=r"images\[1\] lacks 'split'"):
@@ -132,7 +132,7 @@ def test_a_broken_karpathy_record_is_named(tmp_path: Path) -> None:
 TOKENS = "a.jpg#0\tA dog .\na.jpg#1\tOne dog\nb.jpg#0\tA cat .\nc.jpg#0\tA bird .\nd.jpg#0\tA fish .\n"
 
 
-def test_flickr8k_token_file_takes_its_split_lists(tmp_path: Path) -> None:
+def test_a_flickr8k_token_file_uses_the_split_lists_next_to_it(tmp_path: Path) -> None:
     file = write(tmp_path / "Flickr8k.token.txt", TOKENS)
     for name, pictured in (("train", "a.jpg\n"), ("dev", "b.jpg\n"), ("test", "c.jpg\r\n")):
         write(tmp_path / f"Flickr_8k.{name}Images.txt", pictured)
@@ -161,7 +161,7 @@ def test_an_empty_flickr8k_list_is_an_empty_split(tmp_path: Path) -> None:
         read_set(file, split="val")
 
 
-def test_a_picture_in_two_flickr8k_lists_is_refused(tmp_path: Path) -> None:
+def test_a_picture_in_two_flickr8k_lists_is_an_error(tmp_path: Path) -> None:
     file = write(tmp_path / "Flickr8k.token.txt", TOKENS)
     write(tmp_path / "Flickr_8k.trainImages.txt", "a.jpg\n")
     write(tmp_path / "Flickr_8k.devImages.txt", "a.jpg\n")
@@ -169,7 +169,7 @@ def test_a_picture_in_two_flickr8k_lists_is_refused(tmp_path: Path) -> None:
         read_set(file)
 
 
-def test_a_broken_flickr8k_line_is_numbered(tmp_path: Path) -> None:
+def test_the_error_for_a_broken_flickr8k_line_has_its_number(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match=r"line 3 is not `picture.jpg#0<TAB>caption`: 'no tab here'"):
         read_set(write(tmp_path / "x.token.txt", "a.jpg#0\tA\n\nno tab here\n"))
 
@@ -180,7 +180,7 @@ ROWS = [("a.jpg", "A dog, running", "train"), ("b.jpg", 'A "cat"', "dev"), ("a.j
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "json", "lists", "kaggle.txt", "pipes.csv"])
-def test_tables_of_all_kinds_say_the_same(tmp_path: Path, form: str) -> None:
+def test_every_kind_of_table_gives_the_same_set(tmp_path: Path, form: str) -> None:
     file = tmp_path / (form if "." in form else f"captions.{form}")
     if form == "csv":
         text = 'image,caption,split\na.jpg,"A dog, running",train\nb.jpg,"A ""cat""",dev\na.jpg,Ein Hund,train\n'
@@ -206,14 +206,14 @@ def test_tables_of_all_kinds_say_the_same(tmp_path: Path, form: str) -> None:
     ]
 
 
-def test_table_images_may_lie_in_folders_or_anywhere(tmp_path: Path) -> None:
+def test_table_images_may_be_relative_or_absolute_paths(tmp_path: Path) -> None:
     inner = picture(tmp_path / "images" / "x" / "a.jpg")
     far = picture(tmp_path / "far" / "b.jpg")
     data = read_set(write(tmp_path / "t.csv", f"image,caption\nx/a.jpg,A\n{far},B\n"))
     assert [i.path for i in data] == [inner, far]
 
 
-def test_a_table_without_splits_has_no_val_even_when_asked(tmp_path: Path) -> None:
+def test_a_table_without_splits_has_no_val(tmp_path: Path) -> None:
     file = write(tmp_path / "t.csv", "image,caption\na.jpg,A\n")
     with pytest.raises(CaptionerError, match=r"no split 'val'. It has: train"):
         read_set(file, split="val")
@@ -231,7 +231,7 @@ def test_a_table_without_splits_has_no_val_even_when_asked(tmp_path: Path) -> No
         ("t.txt", "some words\n", "not a caption file of a known format .*'some words'"),
     ],
 )
-def test_broken_tables_say_where(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_the_error_for_a_broken_table_has_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(CaptionerError, match=message):
         read_set(write(tmp_path / name, text))
 
@@ -239,7 +239,7 @@ def test_broken_tables_say_where(tmp_path: Path, name: str, text: str, message: 
 # --- a folder of pictures -------------------------------------------------------------------------
 
 
-def test_a_folder_of_pictures_with_text_beside_them(tmp_path: Path) -> None:
+def test_a_folder_of_pictures_with_text_files_is_read(tmp_path: Path) -> None:
     pictures(tmp_path, ["b.JPG", "a.png", "sub/c.webp"])
     write(tmp_path / "b.txt", "A boat.\n\nZwei Boote\n")
     write(tmp_path / "sub" / "c.txt", "猫\n")
@@ -272,13 +272,13 @@ def test_a_folder_of_files_is_one_set_with_their_splits(tmp_path: Path) -> None:
     assert [i.id for i in read_set(tmp_path, split="val")] == [3]
 
 
-def test_files_of_a_folder_that_number_from_one_each_stay_apart(tmp_path: Path) -> None:
+def test_files_of_a_folder_with_the_same_ids_get_different_ids(tmp_path: Path) -> None:
     write(tmp_path / "captions_train.json", coco({1: ["a"]}))
     write(tmp_path / "captions_val.json", coco({1: ["c"]}))
     assert [i.id for i in read_set(tmp_path)] == ["captions_train/1", "captions_val/1"]
 
 
-def test_a_folder_with_several_formats_asks_which(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_with_several_formats_names_the_files(tmp_path: Path) -> None:
     write(tmp_path / "captions_train.json", coco({1: ["a"]}))
     write(tmp_path / "dataset_x.json", karpathy([("a.jpg", "train", ["a"])]))
     with pytest.raises(CaptionerError, match=r"captions_train.json, dataset_x.json"):
@@ -286,7 +286,7 @@ def test_a_folder_with_several_formats_asks_which(tmp_path: Path) -> None:
     assert read_set(tmp_path, format="karpathy").items[0].id == 0
 
 
-def test_an_empty_folder_says_what_was_looked_for(tmp_path: Path) -> None:
+def test_the_error_for_an_empty_folder_lists_the_file_types(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match=r"no pictures in this folder \(looked for .jpg"):
         read_set(tmp_path)
 
@@ -294,7 +294,7 @@ def test_an_empty_folder_says_what_was_looked_for(tmp_path: Path) -> None:
 # --- paths and broken files -----------------------------------------------------------------------
 
 
-def test_a_missing_file_says_which_from_which_setting_and_how_far_the_path_exists(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_has_the_setting_and_the_existing_part_of_the_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         read_set(tmp_path / "no" / "captions.json", setting="data.train.0.captions")
     assert f"{tmp_path / 'no' / 'captions.json'}: no such caption file" in str(error.value)
@@ -302,19 +302,19 @@ def test_a_missing_file_says_which_from_which_setting_and_how_far_the_path_exist
 
 
 @pytest.mark.parametrize("content", [coco({1: ["a"]}), karpathy([("a.jpg", "train", ["a"])])])
-def test_a_missing_image_folder_says_which_and_from_which_setting(tmp_path: Path, content: object) -> None:
+def test_the_error_for_a_missing_image_folder_has_the_setting(tmp_path: Path, content: object) -> None:
     with pytest.raises(UsageError, match=r"photos: no such folder of images \(from data.images\)"):
         read_set(write(tmp_path / "c.json", content), tmp_path / "photos", images_setting="data.images")
 
 
-def test_missing_pictures_do_not_stop_the_reading(tmp_path: Path) -> None:
+def test_missing_pictures_are_no_error_when_reading(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (item,) = read_set(write(tmp_path / "c.json", coco({7: ["a"]})), tmp_path / "photos")
     assert item.path == tmp_path / "photos" / "000000000007.jpg"
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
-def test_truncated_json_says_line_and_column(tmp_path: Path, share: float) -> None:
+def test_the_error_for_truncated_json_has_line_and_column(tmp_path: Path, share: float) -> None:
     text = json.dumps(coco({i: [f"caption number {i}"] for i in range(20)}), indent=1)
     cut = text[: int(len(text) * share)]
     with pytest.raises(CaptionerError, match=r"captions.json: .* line \d+, column \d+") as error:
@@ -323,7 +323,7 @@ def test_truncated_json_says_line_and_column(tmp_path: Path, share: float) -> No
     assert cut.count("\n") <= line <= cut.count("\n") + 1  # the last line, or the one before it
 
 
-def test_broken_json_says_line_and_column(tmp_path: Path) -> None:
+def test_the_error_for_broken_json_has_line_and_column(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match="broken JSON at line 2, column 10"):
         read_set(write(tmp_path / "captions.json", '{"images": [],\n"other": oops}'))
 
@@ -338,13 +338,13 @@ def test_broken_json_says_line_and_column(tmp_path: Path) -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_files_that_are_no_caption_files_say_why(tmp_path: Path, data: bytes, message: str) -> None:
+def test_the_error_for_another_kind_of_file_has_the_reason(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "captions.json").write_bytes(data)
     with pytest.raises(CaptionerError, match=message):
         read_set(tmp_path / "captions.json")
 
 
-def test_an_unknown_format_lists_the_known(tmp_path: Path) -> None:
+def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"'karpaty'. Did you mean 'karpathy'\? Known: " + ", ".join(FORMATS)):
         read_set(write(tmp_path / "c.json", coco({1: ["a"]})), format="karpaty")
 
@@ -353,7 +353,7 @@ def test_an_unknown_format_lists_the_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the caption files are not at hand (CAPTIONER_DATA)")
-def test_the_published_files_read_as_their_documentation_says() -> None:
+def test_the_published_files_have_the_documented_sizes() -> None:
     pytest.importorskip("pycocotools")
     val = read_set(SHARED / "coco" / "captions_val.json", SHARED / "coco" / "val_500")
     assert len(val) == 4385 and val.splits == ("val",)
