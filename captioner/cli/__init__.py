@@ -1,4 +1,4 @@
-"""The command line: one small file per command, loaded only when that command is asked for."""
+"""The command line: one small file per command, which is loaded only when the command is used."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import click
 from captioner import __version__
 from captioner.errors import CaptionerError, UsageError, nearest
 
-# command: (module, attribute, one line of help); the help stands here so that listing it loads nothing
+# command: (module, line of help). The help is here, so that `captioner --help` does not load the modules.
 COMMANDS = {
     "caption": ("captioner.cli.caption", "Write a sentence about each picture."),
-    "overlay": ("captioner.cli.overlay", "Show, for every word, where the model looked."),
-    "models": ("captioner.cli.models", "List the models at hand."),
-    "evaluate": ("captioner.cli.evaluate", "Caption a split and score it: captions, likelihood, attention."),
-    "score": ("captioner.cli.score", "Score any system's results file against references."),
-    "data": ("captioner.cli.data", "Check a data set, or draw a synthetic one."),
-    "features": ("captioner.cli.features", "Encode every image once, into a cache."),
-    "train": ("captioner.cli.train", "Train a captioner from a config."),
-    "export": ("captioner.cli.export", "Turn a training run into a bundle that runs anywhere."),
+    "overlay": ("captioner.cli.overlay", "Draw, for every word, where the model looked."),
+    "models": ("captioner.cli.models", "List the available models."),
+    "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),
+    "score": ("captioner.cli.score", "Score the captions of any system against references."),
+    "data": ("captioner.cli.data", "Check a data set, or create a synthetic one."),
+    "features": ("captioner.cli.features", "Encode the images of a config into the feature cache."),
+    "train": ("captioner.cli.train", "Train a model from a config."),
+    "export": ("captioner.cli.export", "Turn a training run into a bundle that runs without torch."),
 }
 
 
@@ -51,13 +51,13 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="captioner")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; goes before the command.")
 def main(debug: bool) -> None:
     """Captions for pictures, and where the model looked for each word."""
 
 
 def run() -> None:
-    """The entry point: one sentence for an error, no traceback unless --debug is given."""
+    """The entry point. An error is one sentence; --debug shows its traceback too."""
     debug = "--debug" in sys.argv[1:]
     try:
         code = main(standalone_mode=False)
@@ -73,8 +73,7 @@ def run() -> None:
         if debug or missing in ("", "captioner"):
             raise
         click.echo(
-            f"captioner: this needs the package {missing!r}, which the light install leaves out: "
-            "pip install 'captioner[train]'",
+            f"captioner: this needs the package {missing!r}, which is not installed: pip install 'captioner[train]'",
             err=True,
         )
         sys.exit(2)
@@ -83,9 +82,9 @@ def run() -> None:
             raise
         click.echo(f"captioner: {error}", err=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    except OSError as error:  # a full disk, or a file that may not be read or written
+    except OSError as error:  # a full disk, or a file without permission
         if debug or error.strerror is None:
             raise
-        file = error.filename2 or error.filename  # of a copy the second is what was being written
+        file = error.filename2 or error.filename  # in a copy, the second is the file being written
         click.echo(f"captioner: {f'{file}: ' if file else ''}{error.strerror}", err=True)
         sys.exit(1)

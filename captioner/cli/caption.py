@@ -38,7 +38,7 @@ from captioner.writers.caption_outputs import FORMATS
 @click.option("--output", "-o", type=FILE, metavar="FILE", show_default="standard output", help="File to write to.")
 @click.option("--sidecar", is_flag=True, help="Also write photo.txt beside each photo; an existing one is replaced.")
 @click.option("--resume", is_flag=True, help="Skip pictures whose captions are in --output, or in their sidecars.")
-@click.option("--words", is_flag=True, help="Add the values of each word; needs --format jsonl.")
+@click.option("--words", is_flag=True, help="Add log-probability, gate and entropy of each word; needs --format jsonl.")
 @search_options()
 @model_options
 @batch_option
@@ -63,7 +63,8 @@ def command(
 
     PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for a list of pictures on standard input, one
     per line. Captions come in the order of the pictures, each as soon as it is ready. A picture that cannot be read is
-    named on standard error; the others are captioned, and the exit code is 1.
+    named on standard error; the others are captioned, and the exit code is 1. Search options that are not given take
+    the model's own values.
     """
     from captioner.captioning import Captioner, Failure
     from captioner.images import inputs

@@ -1,4 +1,4 @@
-"""`captioner export`: a training run becomes a bundle."""
+"""`captioner export`: a bundle from a training run."""
 
 from __future__ import annotations
 
@@ -6,41 +6,46 @@ from pathlib import Path
 
 import click
 
+from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER
+
 
 @click.command(name="export")
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=EXISTING_FOLDER)
 @click.option(
     "--output",
     "-o",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of the bundle; an older bundle there is replaced.",
+    type=FOLDER,
+    metavar="DIR",
+    help="Folder of the bundle; an older bundle there is replaced.",
 )
 @click.option(
-    "--last", is_flag=True, help="The last checkpoint's weights (averaged, if the run averages), not the best's."
+    "--last",
+    is_flag=True,
+    help="Export the last checkpoint (with averaged weights, if the run has them), not the best.",
 )
-@click.option("--name", help="The model's name; by default the run's.")
+@click.option("--name", metavar="NAME", show_default="that of the run", help="Name of the model.")
 @click.option(
     "--training-data",
     default="",
     metavar="TEXT",
-    help="What it was trained on, in words; by default the caption files.",
+    show_default="the caption files",
+    help="Description of the training data, for the manifest.",
 )
-@click.option("--licence", default="Apache-2.0", show_default=True, help="Of the weights.")
+@click.option("--licence", default="Apache-2.0", show_default=True, metavar="NAME", help="Licence of the weights.")
 @click.option(
-    "--card",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A model card to put in; by default a plain one is written.",
+    "--card", type=EXISTING_FILE, metavar="FILE", show_default="a short one is written", help="Model card to include."
 )
 @click.option(
     "--evaluation",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What `captioner evaluate --json` printed of this run: its scores, in place of validation's.",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="Take the scores from this output of `captioner evaluate --json`, not from validation.",
 )
 @click.option(
     "--int8",
     is_flag=True,
-    help="Add graphs in 8 bits, for --backend int8: quicker, larger on disk. Needs some of the training pictures.",
+    help="Add 8-bit graphs for --backend int8: faster, more disk space; needs some of the training pictures.",
 )
 def command(
     run: Path,
@@ -53,14 +58,14 @@ def command(
     evaluation: Path | None,
     int8: bool,
 ) -> None:
-    """Turn the best weights of a training RUN into a bundle that runs anywhere.
+    """Turn the best weights of a training RUN into a bundle that runs without torch.
 
-    Before the bundle is put in its place, its captions and attention maps are compared with those of the
-    torch model; a difference is an error.
+    Before the bundle is written, its captions and attention maps are compared with those of the torch model. A
+    difference is an error.
     """
     from captioner.export.run_bundle import export_run, int8_loss
 
-    made = export_run(
+    bundle = export_run(
         run,
         output,
         name=name,
@@ -71,6 +76,6 @@ def command(
         int8=int8,
         last=last,
     )
-    click.echo(f"{made.folder}: {made.manifest.name}, {made.size / 1e6:.1f} MB")
+    click.echo(f"{bundle.folder}: {bundle.manifest.name}, {bundle.size / 1e6:.1f} MB")
     if int8:
-        click.echo(f"8-bit graphs: a word's log-probability differs by up to {int8_loss(made):.2f}")
+        click.echo(f"8-bit graphs: a word's log-probability differs by up to {int8_loss(bundle):.2f}")

@@ -75,7 +75,7 @@ def model_options(command: F) -> F:
             help="Runtime: onnx, int8 (the model's 8-bit onnx graphs: faster, slightly less exact) or torch; auto is "
             "onnx on the CPU and torch on other devices.",
         ),
-        device_option("cpu"),
+        device_option("cpu; with --backend torch, cuda where there is one"),
         click.option(
             "--threads",
             type=click.IntRange(1),
@@ -188,7 +188,8 @@ def _search_option(option: Field[Any]) -> Callable[[F], F]:
     least, most = option.metadata["least"], option.metadata["most"]
     if isinstance(default, int):
         return click.option(flag, name, type=click.IntRange(least, most), metavar="N", help=text)
-    return click.option(flag, name, type=click.FloatRange(least, most), metavar="X", help=text)
+    limits = float if least is None and most is None else click.FloatRange(least, most)
+    return click.option(flag, name, type=limits, metavar="X", help=text)
 
 
 def _apply(options: list[Callable[[F], F]], command: F) -> F:

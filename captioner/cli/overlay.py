@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1),
     default=Style.opacity,
     show_default=True,
+    metavar="X",
     help="Opacity of the map over the picture.",
 )
 @click.option("--text", metavar="SENTENCE", help="Draw where the model looks for this sentence, not for its own.")
@@ -83,7 +84,7 @@ def command(
     PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for a list of pictures on standard input, one
     per line. Files are named after the pictures, and their names go to standard output. Several pictures also get a
     gallery, index.html. A picture that cannot be read is named on standard error; the others are drawn, and the exit
-    code is 1.
+    code is 1. Search options that are not given take the model's own values.
     """
     from captioner.captioning import Captioner
     from captioner.images import inputs
