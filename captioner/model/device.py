@@ -1,4 +1,4 @@
-"""The device that torch works on."""
+"""The device that torch runs on."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from captioner.errors import UsageError
 
 
 def usable(name: str | None, local_rank: int | None = None) -> torch.device:
-    """The device asked for, if torch can use it here; a GPU where there is one and nothing is asked.
+    """The named device, if torch can use it here. Without a name: a GPU where there is one, else the CPU.
 
-    Of several processes on one machine each has the GPU of its rank, and touches no other.
+    With several processes on one machine, each gets the GPU of its rank and touches no other.
     """
-    chosen = name or ("cuda" if torch.cuda.is_available() else "cpu")
-    if chosen == "cuda" and local_rank is not None:
-        chosen = f"cuda:{local_rank}"
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and local_rank is not None:
+        name = f"cuda:{local_rank}"
     try:
-        device = torch.device(chosen)
+        device = torch.device(name)
         torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-        raise UsageError(f"--device {chosen}: torch can't use it here ({reason})") from None
+        raise UsageError(f"--device {name}: torch can't use it here ({reason})") from None
     return device

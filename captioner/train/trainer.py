@@ -30,7 +30,7 @@ from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
 from captioner.progress import ProgressBar, duration
 from captioner.text.vocabulary import Vocabulary
-from captioner.train import checkpoint, precision, schedule
+from captioner.train import checkpoint, schedule
 from captioner.train import config as configs
 from captioner.train.config import Config
 from captioner.train.corpus import StepPlan, plan, tensors
@@ -42,6 +42,7 @@ from captioner.train.run_folder import Keeper, TrainingState
 from captioner.train.self_critical import SelfCritical, load_meteor
 from captioner.train.setup import InitialWeights, make_optimizer, prepare
 from captioner.train.validation import validate
+from captioner.workarounds.half_precision import check_precision
 from captioner.workarounds.malloc import keep_memory
 
 LOG_EVERY = 50  # steps
@@ -70,7 +71,7 @@ class ForwardPass(nn.Module):
 
 def train(config: Config, folder: Path, world: World, *, resume: bool = False) -> TrainingState:
     """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
-    precision.check(config.training.precision, world.device.type)
+    check_precision(config.training.precision, world.device.type)
     if config.training.scst and config.training.scst.reward.meteor:
         load_meteor()  # before the first epoch: its files may be missing
     if world.device.type == "cpu":

@@ -1,10 +1,10 @@
-"""torchvision, importable also beside a torch its compiled operators were not built for.
+"""torchvision beside a torch that its compiled operators were not built for.
 
 The torchvision wheel on PyPI is built for CUDA. Beside a CPU-only torch its extension can't be loaded, and
-`import torchvision` then stops at "operator torchvision::nms does not exist", though backbones and
-transforms need none of the compiled operators. Here the operators which the import asks for are declared
-(name and schema, no kernel) and the import is tried again. Where the extension loads, nothing is declared.
-Detection operators still refuse to run, with torchvision's own message.
+`import torchvision` fails with "operator torchvision::nms does not exist", although backbones and transforms need no
+compiled operator. This module declares the operators that the import asks for (name and schema, no code) and imports
+again. Where the extension loads, it declares nothing. Detection operators still refuse to run, with torchvision's own
+message.
 
 Everywhere in this package: `from captioner.workarounds.torchvision_import import torchvision`.
 """
@@ -18,33 +18,28 @@ from typing import Any
 
 import torch
 
-# What torchvision's Python side attaches shape functions to while it is imported.
+# Operators that torchvision's Python code attaches shape functions to during its import.
 SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
 _MISSING = re.compile(r"operator torchvision::(\w+) does not exist")
 
-# torch forgets an operator when the library that declared it is collected: kept for the life of the process.
+# torch removes an operator when the library that declared it is garbage-collected, so the libraries are stored here.
 _declared: dict[str, torch.library.Library] = {}
 
 
 def load_torchvision() -> Any:
-    """Import torchvision, declaring such operators as the import turns out to miss."""
+    """Import torchvision, and declare the operators that the import turns out to need."""
     while True:
         try:
             return importlib.import_module("torchvision")
         except RuntimeError as error:
-            found = _MISSING.search(str(error))
-            if found is None or found[1] not in SCHEMAS or found[1] in _declared:
+            missing = _MISSING.search(str(error))
+            if missing is None or missing[1] not in SCHEMAS or missing[1] in _declared:
                 raise
-            _declare(found[1])
+            _declare(missing[1])
             _forget_partial_import()
-
-
-def declared_operators() -> list[str]:
-    """The operators that were missing and are only declared; empty where the compiled ones are there."""
-    return list(_declared)
 
 
 def _declare(operator: str) -> None:
@@ -54,7 +49,7 @@ def _declare(operator: str) -> None:
 
 
 def _forget_partial_import() -> None:
-    """Submodules that outlived a failed import would not be attached to the package at the next one."""
+    """Remove the submodules of a failed import; the next import would not attach them to the package."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
 

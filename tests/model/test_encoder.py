@@ -12,7 +12,8 @@ from torch import nn
 
 from captioner.errors import CaptionerError
 from captioner.export.onnx_graphs import export_trunk
-from captioner.model.encoder import ENCODERS, Encoder
+from captioner.model.backbones import BACKBONES
+from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.workarounds.torchvision_import import torchvision
 from tests.model.tiny_models import make_encoder, noise_pixels, photographs, randomize
@@ -67,12 +68,12 @@ def imagenet_normalised(pixels: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_table_of_widths_is_whole():
-    assert set(WIDTHS) == set(ENCODERS)
+    assert set(WIDTHS) == set(BACKBONES)
 
 
 @pytest.mark.usefixtures("no_initialisation")
 @pytest.mark.parametrize("stride", [32, 16])
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", BACKBONES)
 def test_annotations_and_grid_at_two_sizes(name, stride):
     encoder = Encoder(EncoderSettings(name=name, weights="none", stride=stride, size=64))
     width = WIDTHS[name][stride == 16]

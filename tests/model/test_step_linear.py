@@ -1,7 +1,5 @@
 """The quick parts against torch's own."""
 
-import platform
-
 import pytest
 import torch
 from torch import nn
@@ -9,7 +7,6 @@ from torch import nn
 from captioner.model.efficientnet_lite import ConvNorm
 from captioner.model.fast_cpu import convolve, dropout, sample_categorical
 from captioner.model.step_linear import StepLinear, over_steps
-from captioner.workarounds.malloc import keep_memory
 
 
 def twins(bias: bool) -> tuple[StepLinear, nn.Linear]:
@@ -116,12 +113,6 @@ def test_draws_follow_the_generator() -> None:
     p = torch.rand(3, 7)
     first, second = (sample_categorical(p, torch.Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(first, second)
-
-
-def test_memory_settings_are_taken_or_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert keep_memory() == (platform.libc_ver()[0] == "glibc")
-    monkeypatch.setattr("ctypes.CDLL", lambda _: object())  # a C library without mallopt
-    assert keep_memory() is False
 
 
 def test_products_of_steps_are_made_in_bfloat16_and_what_is_passed_on_stays_float32() -> None:

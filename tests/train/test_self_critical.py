@@ -20,10 +20,10 @@ from captioner.model.transformer import TransformerDecoder
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus, tensors
-from captioner.train.precision import works_on_cpu
 from captioner.train.run_folder import load_last
 from captioner.train.self_critical import Draws, SelfCritical, advantages, longest_first, loss, sample
 from captioner.train.start import start
+from captioner.workarounds.half_precision import works_on_cpu
 from tests.train import tiny_run
 
 VOCABULARY = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "red", "dot"))

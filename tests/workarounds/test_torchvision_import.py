@@ -20,8 +20,8 @@ for folder in sys.argv[1:]:
     if os.fork() == 0:
         sys.path.insert(0, folder)
         try:
-            from captioner.workarounds.torchvision_import import declared_operators
-            print(json.dumps([folder, declared_operators()]), flush=True)
+            from captioner.workarounds.torchvision_import import _declared
+            print(json.dumps([folder, list(_declared)]), flush=True)
         except Exception as error:
             print(json.dumps([folder, str(error)]), flush=True)
         os._exit(0)
@@ -29,7 +29,7 @@ for folder in sys.argv[1:]:
 """
 INSTALLED = """
 import json, torch
-from captioner.workarounds.torchvision_import import declared_operators, torchvision
+from captioner.workarounds.torchvision_import import _declared, torchvision
 import torchvision as again
 with torch.no_grad():
     logits = torchvision.models.resnet18().eval()(torch.zeros(1, 3, 64, 64))
@@ -38,7 +38,7 @@ try:
 except RuntimeError as error:
     refusal = str(error)
 print(json.dumps({"same": again is torchvision, "logits": list(logits.shape), "refusal": refusal,
-                  "declared": declared_operators(), "compiled": torchvision.extension._has_ops()}))
+                  "declared": list(_declared), "compiled": torchvision.extension._has_ops()}))
 """
 
 
