@@ -22,7 +22,9 @@ from captioner.bundle import storage as bundles
 from captioner.bundle.manifest import Manifest
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError, unknown
-from captioner.images.reading import PIXEL_LIMIT, ImageSource, Picture, Pixels, load
+from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.pixels import Pixels
+from captioner.images.reading import ImageSource, Picture, load
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
 from captioner.inference.search import SearchOptions, caption_of, force, search

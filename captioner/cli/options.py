@@ -32,7 +32,7 @@ def picture_arguments(command: F) -> F:
 
 
 def pixel_limit_option(command: F) -> F:
-    from captioner.images.reading import PIXEL_LIMIT
+    from captioner.images.decoding import PIXEL_LIMIT
 
     text = "Refuse pictures with more pixels; a malicious file could fill the memory."
     return click.option(

@@ -7,14 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from captioner.data.caption_set import Box, CaptionSet, Item
 from captioner.data.formats.coco import load_coco
 from captioner.data.formats.text_files import missing
 from captioner.errors import CaptionerError
+from captioner.images.decoding import inspect
+from captioner.images.frame import upright_box
 
-_ORIENTATION = 0x0112  # the EXIF tag
 _COCO_NAME = re.compile(r"(?:COCO_\w+_)?(\d{12})$")  # 000000000139, COCO_val2014_000000000139
 
 
@@ -90,17 +89,15 @@ def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box,
     if not boxes or "width" not in record or "height" not in record:
         return tuple(boxes)
     try:
-        with Image.open(path) as image:
-            stored, orientation = image.size, int(image.getexif().get(_ORIENTATION, 1) or 1)
-    except OSError:
-        return tuple(boxes)  # not there or broken: whoever reads the picture says so
+        frame = inspect(path)
+    except CaptionerError:
+        return tuple(boxes)  # missing or damaged: reading the picture reports it
     width, height = float(record["width"]), float(record["height"])
-    turned = orientation >= 5
-    upright = stored[::-1] if turned else stored
+    upright, stored = (frame.width, frame.height), frame.stored_size
     # COCO's tools read pixels as stored and ignore EXIF; a file whose listed size is the upright one didn't.
-    if orientation > 1 and not (turned and (width, height) == upright != stored):
-        boxes = [_turn(box, orientation, width, height) for box in boxes]
-        width, height = (height, width) if turned else (width, height)
+    if not (width, height) == upright != stored:
+        boxes = [_turn(box, frame.orientation, width, height) for box in boxes]
+        width, height = (height, width) if frame.turned else (width, height)
     across, down = upright[0] / width, upright[1] / height
     return tuple(
         Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down) for box in boxes
@@ -108,12 +105,5 @@ def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box,
 
 
 def _turn(box: Box, orientation: int, width: float, height: float) -> Box:
-    """A box of the stored picture (width x height) in the upright one, by EXIF orientation."""
-    left, top, right, bottom = box.left, box.top, box.right, box.bottom
-    if orientation in (2, 3, 7, 8):  # mirrored left to right, before any transposition
-        left, right = width - right, width - left
-    if orientation in (3, 4, 6, 7):  # mirrored top to bottom
-        top, bottom = height - bottom, height - top
-    if orientation >= 5:
-        left, top, right, bottom = top, left, bottom, right
-    return Box(box.label, left, top, right, bottom)
+    """A box of the stored picture (width x height), in the upright one."""
+    return Box(box.label, *upright_box((box.left, box.top, box.right, box.bottom), orientation, width, height))

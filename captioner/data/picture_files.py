@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
-
 from captioner.errors import CaptionerError
-from captioner.images import reading as images
+from captioner.images.decoding import inspect
+from captioner.images.reading import read
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,14 @@ def inspect_pictures(
     for size in sizes.values():
         by_size[size] += 1
 
-    def inspect(path: Path) -> tuple[str | None, str | None]:
+    def examine(path: Path) -> tuple[str | None, str | None]:
         # Only files of equal length can be equal: the others need no reading beyond what Pillow wants.
         return _problem(path, decode), _digest(path) if by_size[sizes[path]] > 1 and sizes[path] else None
 
-    Image.MAX_IMAGE_PIXELS = None  # our own limit is the one that counts
     unreadable, groups = [], defaultdict(list)
     with ThreadPoolExecutor(threads or min(8, (os.cpu_count() or 1) * 2)) as pool:
         for done, (path, (problem, digest)) in enumerate(
-            zip(there, pool.map(inspect, there, chunksize=1), strict=True), 1
+            zip(there, pool.map(examine, there, chunksize=1), strict=True), 1
         ):
             if problem is not None:
                 unreadable.append((path, problem))
@@ -68,20 +66,14 @@ def inspect_pictures(
 
 
 def _problem(path: Path, decode: bool) -> str | None:
+    """Why captioning and training could not read this file; None if they can."""
     try:
         if decode:
-            images.read(path)
-            return None
-        if path.stat().st_size == 0:
-            return "the file is empty"
-        with Image.open(path) as image:
-            width, height = image.size
-            if width * height > images.PIXEL_LIMIT:
-                return f"{width}x{height} is more than the limit of {images.PIXEL_LIMIT:,} pixels"
+            read(path)
+        else:
+            inspect(path)
     except CaptionerError as error:
         return str(error).removeprefix(f"{path}: ")
-    except Exception as error:  # Pillow's parsers raise nearly anything on broken data
-        return f"not a picture that can be read ({type(error).__name__})"
     return None
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from captioner.captioning import Failure
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError, UsageError
-from captioner.images import reading as images
-from captioner.images.reading import Picture, Pixels
+from captioner.images.pixels import Pixels
+from captioner.images.reading import Picture, load
 from captioner.inference.backend import Annotations, Backend
 
 READERS = 2  # threads that read pictures
@@ -50,7 +50,7 @@ class PictureFiles:
         with ThreadPoolExecutor(READERS, thread_name_prefix="read") as pool:
 
             def ask(batch: Sequence[int]) -> list[Future[tuple[Picture, Pixels]]]:
-                return [pool.submit(images.load, self.items[i].path, size) for i in batch]
+                return [pool.submit(load, self.items[i].path, size) for i in batch]
 
             coming = ask(positions[0]) if positions else []
             for number, batch in enumerate(positions):

@@ -19,7 +19,7 @@ from captioner.caption import Caption
 from captioner.data.caption_set import Box
 from captioner.evaluation.attention_maps import Map, attention_map
 from captioner.evaluation.nouns import mentions
-from captioner.images.reading import Frame
+from captioner.images.frame import Frame
 from captioner.metrics.means import Mean, mean_of
 
 

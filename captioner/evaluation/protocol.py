@@ -23,8 +23,8 @@ from captioner.evaluation.deletion import Deletion, deletion
 from captioner.evaluation.evaluated_model import EvaluatedModel
 from captioner.evaluation.evaluation_set import EvaluationSet
 from captioner.evaluation.grounding import Grounding, grounded_nouns, grounding
-from captioner.images import reading as images
-from captioner.images.reading import Picture
+from captioner.images.decoding import inspect
+from captioner.images.reading import Picture, load
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import in_threads
 from captioner.inference.search import SearchOptions, caption_of, force, search
@@ -119,7 +119,7 @@ def evaluate(
     blanked = None
     if deletions:
         first = zip(items[:deletions], said[:deletions], strict=True)
-        cases = [(images.load(item.path, backend.image_size)[1], caption) for item, caption in first]
+        cases = [(load(item.path, backend.image_size)[1], caption) for item, caption in first]
         blanked = deletion(backend, cases, options)
     else:
         not_measured["deletion"] = "not asked for: --deletion N blanks pictures of N images"
@@ -236,7 +236,7 @@ def pictured(caption: Caption, item: Item) -> Caption:
     """The caption with its picture, which a cached one lacks."""
     if caption.picture is not None:
         return caption
-    frame = images.read(item.path, least=64)[1]
+    frame = inspect(item.path)
     return replace(caption, picture=Picture(str(item.path), frame, item.path))
 
 

@@ -17,7 +17,7 @@ from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantise_convolutions, quantise_products
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
-from captioner.images import reading as images
+from captioner.images.reading import load
 from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
@@ -91,7 +91,7 @@ def _pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
     except CaptionerError as error:
         raise UsageError(f"--int8 needs some of the pictures that the run was trained on: {error}") from None
     chosen = items[:: max(1, len(items) // CALIBRATION)][:CALIBRATION]
-    return (images.load(item.path, config.encoder.size)[1] for item in chosen)
+    return (load(item.path, config.encoder.size)[1] for item in chosen)
 
 
 def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:

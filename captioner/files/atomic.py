@@ -1,27 +1,30 @@
-"""Writing files so that a reader never meets half of one."""
+"""Atomic writing: a reader sees the old file or the whole new one, never a part."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 
-def write_atomically(path: Path, data: bytes | str) -> None:
-    """All or nothing: a temporary name, synced, renamed. A failed write leaves what was there."""
+@contextlib.contextmanager
+def open_atomically(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to. It takes its name when the block ends without an exception; otherwise it is removed."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException as error:
         part.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # of the file that was asked for, not of its temporary name
+        if isinstance(error, OSError):  # name the file that was asked for, not the temporary one
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-    with contextlib.suppress(OSError):  # make the rename last through a power cut, where the system can
+    with contextlib.suppress(OSError):  # some systems cannot sync a folder; the rename may then be lost in a power cut
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -29,7 +32,13 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             os.close(folder)
 
 
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Write a whole file at once. A failed write leaves the old file."""
+    with open_atomically(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
 def sweep(folder: Path) -> None:
-    """Remove what writers that were killed left behind; no other process may be writing here."""
+    """Remove unfinished files of writers that were killed. No other process may be writing to the folder."""
     for part in folder.glob(".*.part"):
         part.unlink(missing_ok=True)

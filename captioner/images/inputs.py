@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from captioner.errors import UsageError
-from captioner.images.reading import SUFFIXES
+from captioner.images.decoding import SUFFIXES
 
 
 @dataclass

@@ -43,9 +43,7 @@ def arrays(caption: Caption) -> dict[str, NDArray[Any]]:
         if words:
             boxes = geometry.cells(frame, *words[0].alpha.shape)
             named["cells"] = boxes  # (rows, cols, 4)
-            named["cells_stored"] = np.array(
-                [[geometry.stored(tuple(box), frame) for box in row] for row in boxes.tolist()]
-            )
+            named["cells_stored"] = np.array([[frame.stored_box(tuple(box)) for box in row] for row in boxes.tolist()])
     return named
 
 

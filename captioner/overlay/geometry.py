@@ -1,4 +1,4 @@
-"""From a grid of attention weights to the pixels of the upright picture, and to those stored in the file.
+"""From a grid of attention weights to the pixels of the upright picture.
 
 Weights are drawn as *density*: a cell's weight times the number of cells, so that 1 is an even spread
 over the picture, whatever the grid. Densities of grids of different sizes can be compared.
@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.images.reading import Frame
+from captioner.images.frame import Frame
 
 Map = NDArray[np.float32]  # (rows, cols) of weights, or (height, width) of densities
-Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 _STRIP = 4_000_000  # pixels worked on at once, so that a huge picture needs little memory beside itself
 
@@ -62,18 +61,6 @@ def _shares(cells: int, pixels: int, blocks: bool) -> Map:
     np.add.at(shares, (every, np.clip(before, 0, cells - 1).astype(int)), 1 - t)
     np.add.at(shares, (every, np.clip(before + 1, 0, cells - 1).astype(int)), t)
     return shares
-
-
-def stored(box: Box, frame: Frame) -> Box:
-    """Where a box of the upright picture lies in the pixels as the file stores them, before EXIF turns them."""
-    left, top, right, bottom = box
-    if frame.orientation in (2, 3, 6, 7):
-        left, right = frame.width - right, frame.width - left
-    if frame.orientation in (3, 4, 7, 8):
-        top, bottom = frame.height - bottom, frame.height - top
-    if frame.orientation in (5, 6, 7, 8):
-        left, top, right, bottom = top, left, bottom, right
-    return left, top, right, bottom
 
 
 def cells(frame: Frame, rows: int, cols: int) -> NDArray[np.float64]:

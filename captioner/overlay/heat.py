@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError, UsageError
-from captioner.images.reading import Picture, read
+from captioner.images.reading import Picture
 from captioner.overlay import colors, geometry
 
 MIDDLE_GREY = (140, 140, 140)
@@ -39,9 +39,7 @@ def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
     if picture is None:
         raise CaptionerError("the caption has no picture to draw on; make it with Captioner")
     accepted = picture.frame.width * picture.frame.height  # whatever the limit was, this size was within it
-    if least is None or picture.path is None or picture.image is not None:
-        return picture.open(pixel_limit=accepted)
-    return read(picture.path, least=least, pixel_limit=accepted)[0]
+    return picture.open(least=least, pixel_limit=accepted)
 
 
 def mute(image: Image.Image) -> Image.Image:

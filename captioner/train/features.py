@@ -24,8 +24,9 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from captioner.errors import CaptionerError
-from captioner.files.atomic import sweep, write_atomically
-from captioner.images import reading as images
+from captioner.files.atomic import open_atomically, sweep, write_atomically
+from captioner.images.pixels import TRANSFORM
+from captioner.images.reading import load
 from captioner.model.encoder import Encoder
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
@@ -48,7 +49,7 @@ class Maker:
             encoder.settings.name,
             encoder.fingerprint(),
             encoder.settings.size,
-            images.TRANSFORM,
+            TRANSFORM,
             flip,
             encoder.cached_shape(),
         )
@@ -175,11 +176,11 @@ def _pixel_batches(
 ) -> Iterator[NDArray[np.uint8]]:
     """Decoded pictures in order, a few batches ahead of the encoder."""
     waiting = iter(paths)
-    ahead = [pool.submit(images.load, path, size) for path in islice(waiting, 4 * batch)]
+    ahead = [pool.submit(load, path, size) for path in islice(waiting, 4 * batch)]
     while ahead:
         now, ahead = ahead[:batch], ahead[batch:]
         pixels = np.stack([future.result()[1] for future in now])
-        ahead += [pool.submit(images.load, path, size) for path in islice(waiting, len(now))]
+        ahead += [pool.submit(load, path, size) for path in islice(waiting, len(now))]
         yield pixels
 
 
@@ -254,10 +255,6 @@ def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray
 
 def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: list[str]) -> None:
     final = folder / f"{number:05d}.npy"
-    part = folder / f".{final.name}.{os.getpid()}.part"
-    with part.open("wb") as file:
+    with open_atomically(final) as file:
         np.save(file, rows)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(final)
     write_atomically(final.with_suffix(".json"), json.dumps(keys, ensure_ascii=False).encode())

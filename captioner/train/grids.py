@@ -17,7 +17,8 @@ from PIL import Image
 from captioner.data.caption_set import CaptionSet, combine
 from captioner.data.formats.detection import read_set
 from captioner.errors import CaptionerError
-from captioner.images import reading as images
+from captioner.images.pixels import squash
+from captioner.images.reading import read
 from captioner.model.encoder import Encoder
 from captioner.progress import ProgressBar
 from captioner.train import features
@@ -134,8 +135,8 @@ class PixelGrids:
         draws = rng.random((len(positions), 5)) if rng is not None and self.augment else None
 
         def one(i: int) -> NDArray[np.uint8]:
-            image, _ = images.read(self.paths[positions[i]], least=2 * size)
-            return images.squash(image if draws is None else augment(image, draws[i]), size)
+            image, _ = read(self.paths[positions[i]], least=2 * size)
+            return squash(image if draws is None else augment(image, draws[i]), size)
 
         pixels = np.stack(list(self.pool.map(one, range(len(positions)))))
         with torch.no_grad():

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO, get_args
 
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError
-from captioner.images.reading import is_picture
+from captioner.images.decoding import is_picture
 from captioner.writers import coco_writer, lines
 from captioner.writers.coco_writer import CocoWriter
 from captioner.writers.lines import LineWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 from captioner.caption import Caption
 from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
-from captioner.images.reading import is_picture
+from captioner.images.decoding import is_picture
 
 
 class SidecarWriter:

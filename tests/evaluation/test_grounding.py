@@ -9,7 +9,7 @@ import pytest
 
 from captioner.data.caption_set import Box
 from captioner.evaluation.grounding import Grounding, cell_centers_in_boxes, coverage, grounded_nouns, grounding
-from captioner.images.reading import Frame
+from captioner.images.frame import Frame
 from tests.evaluation.making import EVEN, LEFT, RIGHT, caption, word
 
 FRAME = Frame(20, 10)

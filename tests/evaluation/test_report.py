@@ -98,7 +98,8 @@ def test_examples_are_drawn_as_overlays() -> None:
 def test_a_picture_that_has_gone_does_not_take_the_page_with_it(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from captioner.images.reading import Frame, Picture
+    from captioner.images.frame import Frame
+    from captioner.images.reading import Picture
 
     gone = replace(caption("a dog"), picture=Picture("gone.jpg", Frame(4, 4), tmp_path / "gone.jpg"))
     text = render(report(best=(Example(gone, ("a dog",), 1.0),)))

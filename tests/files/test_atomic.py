@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from captioner.files.atomic import sweep, write_atomically
+from captioner.files.atomic import open_atomically, sweep, write_atomically
 
 
 def test_bytes_and_text_are_written_in_place_of_what_was_there(tmp_path: Path) -> None:
@@ -51,3 +51,34 @@ def test_what_killed_writers_left_is_swept_away_and_nothing_else(tmp_path: Path)
         (tmp_path / name).write_text("x")
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "last.safetensors", "notes.part"]
+
+
+def test_a_file_written_in_pieces_appears_when_the_block_ends(tmp_path: Path) -> None:
+    with open_atomically(tmp_path / "a") as file:
+        file.write(b"one ")
+        assert not (tmp_path / "a").exists()
+        file.write(b"two")
+    assert (tmp_path / "a").read_bytes() == b"one two"
+
+
+def test_an_exception_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(ValueError), open_atomically(tmp_path / "a") as file:
+        file.write(b"new")
+        raise ValueError
+    assert (tmp_path / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as raised:
+        write_atomically(tmp_path / "missing" / "a", "new")
+    assert raised.value.filename == str(tmp_path / "missing" / "a")
+
+
+def test_only_this_module_renames_temporary_files() -> None:
+    """Every other module writes through it."""
+    package = Path(__file__).parents[2] / "captioner"
+    ways = ("NamedTemporaryFile", "mkstemp", "os.replace", '.part"')
+    others = [path for path in package.rglob("*.py") if path.name != "atomic.py"]
+    assert [path.name for path in others if any(way in path.read_text() for way in ways)] == []

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.caption import Caption, Word
-from captioner.images.reading import Frame, Picture
+from captioner.images.frame import Frame
+from captioner.images.reading import Picture
 
 
 def one_cell(row: int, col: int, rows: int, cols: int) -> NDArray[np.float32]:

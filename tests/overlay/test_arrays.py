@@ -3,7 +3,7 @@ import io
 
 import numpy as np
 
-from captioner.images.reading import Frame
+from captioner.images.frame import Frame
 from captioner.overlay import arrays_npz
 from tests.overlay.handmade_captions import caption
 

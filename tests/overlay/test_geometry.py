@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
-from captioner.images.reading import Frame, load
+from captioner.images.frame import Frame
+from captioner.images.reading import load
 from captioner.overlay import geometry, words
 from captioner.overlay.heat import Style
 from tests.overlay.handmade_captions import blob, flat, one_cell
@@ -73,7 +74,7 @@ def test_a_map_covers_what_it_looks_at_in_files_of_every_orientation(tmp_path, o
 
     # The same rectangle in the pixels of the file, found there without any of the code under test.
     black = np.asarray(stored.convert("L")) < 128
-    there = geometry.stored(picture.frame.cell(row, col, rows, cols), picture.frame)
+    there = picture.frame.stored_box(picture.frame.cell(row, col, rows, cols))
     assert np.abs(np.subtract(bounds(black), there)).max() <= 1
 
 

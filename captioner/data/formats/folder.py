@@ -8,7 +8,7 @@ from pathlib import Path
 from captioner.data.caption_set import CaptionSet, Item, split_name
 from captioner.data.formats.text_files import read_text
 from captioner.errors import CaptionerError
-from captioner.images.reading import SUFFIXES
+from captioner.images.decoding import SUFFIXES
 
 _SPLITS = ("train", "val", "test", "restval")
 

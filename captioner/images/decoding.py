@@ -1,0 +1,135 @@
+"""Decoding picture files, the same way for captioning, checking data and training.
+
+The accepted formats, the pixel limit and the EXIF orientation are decided here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from PIL import Image, UnidentifiedImageError
+
+from captioner.errors import CaptionerError
+from captioner.images.frame import ORIENTATIONS, Frame
+from captioner.images.pixels import to_rgb
+
+SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
+PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000; refuses decompression bombs before they are decoded
+
+# No other format is opened, because some of Pillow's plugins start other programs. The common formats are tried
+# first: for the others Pillow loads all its plugins, and not every build of Pillow has them.
+_COMMON, _OTHERS = ("JPEG", "PNG", "GIF", "BMP", "PPM"), ("WEBP", "TIFF", "AVIF", "DIB")
+_ORIENTATION_TAG = 0x0112
+_opening = threading.Lock()
+
+
+def decode(
+    file: IO[bytes], name: str, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT
+) -> tuple[Image.Image, Frame]:
+    """An upright RGB image and its frame.
+
+    With `least`, a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, with at least `least` pixels per side.
+    The frame keeps the size of the original.
+    """
+    with explained(name), _open(file) as image:
+        return upright(image, name, least=least, pixel_limit=pixel_limit)
+
+
+def upright(
+    image: Image.Image, name: str, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT
+) -> tuple[Image.Image, Frame]:
+    """As `decode`, for an image that Pillow has opened."""
+    frame = frame_of(image, name, pixel_limit)
+    if least is not None:
+        image.draft(None, (least, least))  # JPEG only
+    rgb = to_rgb(image)
+    transposition = ORIENTATIONS[frame.orientation].pillow
+    return (rgb if transposition is None else rgb.transpose(transposition)), frame
+
+
+def inspect(path: Path, *, pixel_limit: int = PIXEL_LIMIT) -> Frame:
+    """The frame of a picture file, from its header. The pixels are not decoded and may still be damaged."""
+    with explained(str(path)), open_file(path) as file, _open(file) as image:
+        return frame_of(image, str(path), pixel_limit)
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file has the header of a picture. The pixel limit does not count."""
+    try:
+        with open_file(path) as file, _open(file):
+            return True
+    except Exception:  # Pillow's parsers raise nearly any exception on other files
+        return False
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """A picture file opened for reading; a folder, an empty file or a pipe is refused with a sentence."""
+    if path.is_dir():
+        raise CaptionerError(f"{path}: a folder, not a picture")
+    if path.stat().st_size == 0 and path.is_file():
+        raise CaptionerError(f"{path}: the file is empty")
+    if not path.is_file():  # reading a pipe would wait for a writer
+        raise CaptionerError(f"{path}: not a regular file")
+    return path.open("rb")
+
+
+def frame_of(image: Image.Image, name: str, pixel_limit: int) -> Frame:
+    """The frame of an opened image; one with too many pixels or none is refused."""
+    width, height = image.size
+    if width * height > pixel_limit:
+        raise CaptionerError(
+            f"{name}: {width}x{height} is more than the limit of {pixel_limit:,} pixels; "
+            "raise it with --pixel-limit (pixel_limit=... in Python) if you trust the file"
+        )
+    if width == 0 or height == 0:
+        raise CaptionerError(f"{name}: the picture has no pixels")
+    return Frame.of_stored(width, height, _orientation(image))
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Turn the exceptions of Pillow and of the system into a CaptionerError with a sentence."""
+    try:
+        yield
+    except CaptionerError:
+        raise
+    except UnidentifiedImageError:
+        raise CaptionerError(f"{name}: not a picture that can be read") from None
+    except FileNotFoundError:
+        raise CaptionerError(f"{name}: no such file") from None
+    except PermissionError:
+        raise CaptionerError(f"{name}: no permission to read it") from None
+    except Exception as error:  # Pillow's decoders raise nearly any exception on damaged data
+        raise CaptionerError(f"{name}: cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _open(file: IO[bytes]) -> Image.Image:
+    """Parse the header. Pillow's own pixel limit is a global variable: it is lifted for this call only."""
+    with _opening:
+        pillow_limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            return _open_known_format(file)
+        finally:
+            Image.MAX_IMAGE_PIXELS = pillow_limit
+
+
+def _open_known_format(file: IO[bytes]) -> Image.Image:
+    try:
+        return Image.open(file, formats=_COMMON)
+    except UnidentifiedImageError:
+        Image.init()
+        file.seek(0)
+        return Image.open(file, formats=[name for name in _OTHERS if name in Image.OPEN])
+
+
+def _orientation(image: Image.Image) -> int:
+    """The EXIF orientation; 1 where there is none or it makes no sense."""
+    try:
+        value = image.getexif().get(_ORIENTATION_TAG, 1)
+    except Exception:  # damaged EXIF is common, and no reason to refuse the picture
+        return 1
+    return value if isinstance(value, int) and value in ORIENTATIONS else 1
