@@ -19,8 +19,8 @@ from captioner.errors import CaptionerError
 from captioner.evaluation import charts
 from captioner.evaluation.protocol import Evaluation, pictured
 from captioner.evaluation.tables import Row, Section, heading, sections
+from captioner.overlay.embedding import policy_hash
 from captioner.overlay.model_captions import with_likeliest_cells
-from captioner.overlay.page import digest
 from captioner.text.tokenizer import tokenize
 
 QUALITY = 84  # of the drawn sheets, as JPEG
@@ -96,7 +96,7 @@ def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
 def render(report: Report) -> str:
     """The whole document."""
     looks = _part("report.css")
-    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{digest(looks)}'"
+    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{policy_hash(looks)}'"
     warnings = [f'<p class="alarm"><strong>Alarm:</strong> {escape(alarm)}</p>' for alarm in report.alarms]
     warnings += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     return f"""<!DOCTYPE html>

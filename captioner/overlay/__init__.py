@@ -1,4 +1,4 @@
-"""Where the model looked, drawn: a sheet, a picture a word, an animation, a page, or the bare numbers.
+"""Drawings of where the model looked: a sheet, one picture per word, an animation, a page, or arrays.
 
     from captioner import Captioner, overlay
 
@@ -6,7 +6,7 @@
     overlay.sheet(caption).save("photo-overlay.png")
     Path("photo.html").write_text(overlay.page(caption))
 
-Drawing needs Pillow and numpy alone.
+Drawing needs only Pillow and numpy; PDF also needs reportlab.
 """
 
 from __future__ import annotations

@@ -23,23 +23,23 @@ GLOW: Color = (255, 221, 120)
 
 
 def animation(caption: Caption, style: Style | None = None) -> bytes:
-    """A GIF file that plays the caption over and over."""
+    """The content of a GIF file that plays the caption in a loop."""
     return animation_of([("", caption)], style)
 
 
 def animation_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None) -> bytes:
-    """As `animation`, with the captions of several models side by side, a column of words at a time."""
+    """As `animation`, with the captions of several models side by side. Shared words are shown together."""
     style = style or Style()
     top = heat.top_of_scale(*(caption for _, caption in captions))
     tracks = [_Track(name, caption, top, style) for name, caption in captions]
-    colors = _palette(style)
+    palette = _palette(style)
     first = _beside([track.frame(-1) for track in tracks])
     frames = [first.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.FLOYDSTEINBERG)]
-    reached = [-1] * len(tracks)
+    positions = [-1] * len(tracks)  # the word that each track shows
     for column in columns([caption for _, caption in captions]):
-        reached = [at + (word is not None) for at, word in zip(reached, column, strict=True)]
-        frame = _beside([track.frame(at) for track, at in zip(tracks, reached, strict=True)])
-        frames.append(frame.quantize(palette=colors, dither=Image.Dither.FLOYDSTEINBERG))
+        positions = [position + (word is not None) for position, word in zip(positions, column, strict=True)]
+        frame = _beside([track.frame(position) for track, position in zip(tracks, positions, strict=True)])
+        frames.append(frame.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG))
     buffer = io.BytesIO()
     times = [FIRST] + [WORD] * (len(frames) - 1)
     times[-1] = LAST
@@ -58,35 +58,35 @@ def _beside(parts: Sequence[Image.Image]) -> Image.Image:
 
 
 def _palette(style: Style) -> Image.Image:
-    """256 colors made for these frames: one chosen by frequency would draw a small bright spot as one blot."""
+    """256 colors for these frames. A palette by frequency would lose the shades of a small bright spot."""
     text = [
         tuple(round(a + (b - a) * t / 5) for a, b in zip(ink, paper, strict=True))
         for ink, paper in ((INK, PAPER), (FAINT, PAPER), (INK, GLOW))
         for t in range(6)
     ]
-    chosen = [*heat.palette(style, levels=26, greys=9), *text, (0, 0, 0)]
+    colors = [*heat.palette(style, levels=26, greys=9), *text, (0, 0, 0)]
     image = Image.new("P", (1, 1))
-    image.putpalette([part for color in chosen[:256] for part in color])
+    image.putpalette([part for color in colors[:256] for part in color])
     return image
 
 
 class _Track:
-    """One caption's frames: a picture and under it the sentence."""
+    """The frames of one caption: the picture, and the sentence below it."""
 
     def __init__(self, name: str, caption: Caption, top: float, style: Style) -> None:
         self._caption, self._top, self._style = caption, top, style
         image = heat.upright(caption.picture, least=2 * LONG_SIDE)
-        shrink = LONG_SIDE / max(image.size)
-        size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
+        scale = LONG_SIDE / max(image.size)
+        size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         self._image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
         self._muted = heat.mute(self._image)
         self._width = max(size[0], 300)
         self._name = lettering.shorten(name, 14, self._width - 2 * PAD) if name else ""
-        self._places, lines = _flow(caption.words, self._width - 2 * PAD)
+        self._positions, lines = _flow(caption.words, self._width - 2 * PAD)
         self._height = size[1] + PAD + (20 if name else 0) + max(1, lines) * LINE + PAD
 
     def frame(self, step: int) -> Image.Image:
-        """The frame of a word; -1 is the picture alone."""
+        """The frame of a word. -1 is the picture without a map."""
         words = self._caption.words
         picture = self._image if step < 0 else heat.paint(self._muted, words[step], self._top, self._style)
         frame = Image.new("RGB", (self._width, self._height), PAPER)
@@ -97,7 +97,7 @@ class _Track:
             text, font = lettering.fitting(self._name, 14)
             draw.text((PAD, y + 10), text, FAINT, font, anchor="ls")
             y += 20
-        for number, (word, (x, line)) in enumerate(zip(words, self._places, strict=True)):
+        for number, (word, (x, line)) in enumerate(zip(words, self._positions, strict=True)):
             text, font = lettering.fitting(word.text, SIZE)
             base = y + line * LINE + 21
             if number == step:
@@ -108,13 +108,13 @@ class _Track:
 
 
 def _flow(words: Sequence[Word], room: float) -> tuple[list[tuple[float, int]], int]:
-    """Where each word of a sentence stands: x and line; and how many lines there are."""
-    places: list[tuple[float, int]] = []
+    """The position of each word, x and line, and the number of lines."""
+    positions: list[tuple[float, int]] = []
     x, line = 0.0, 0
     for word in words:
         length = lettering.width(word.text, SIZE)
         if x > 0 and x + length > room:
             x, line = 0.0, line + 1
-        places.append((PAD + x, line))
+        positions.append((PAD + x, line))
         x += length + 8
-    return places, line + 1
+    return positions, line + 1

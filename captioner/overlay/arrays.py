@@ -13,10 +13,10 @@ from captioner.overlay import geometry
 
 
 def arrays(caption: Caption) -> dict[str, NDArray[Any]]:
-    """Words, maps and geometry as named arrays; T words on a grid of rows x cols.
+    """Words, maps and geometry as named arrays, for T words on a grid of rows x cols.
 
-    `cells` are the rectangles of the grid in the upright picture (left, top, right, bottom in pixels);
-    `cells_stored` the same in the pixels as the file stores them, before its EXIF orientation is applied.
+    `cells` are the rectangles of the grid in the upright picture: left, top, right, bottom in pixels. `cells_stored`
+    are the same rectangles in the pixels of the file, before its EXIF orientation is applied.
     """
     words = caption.words
     named: dict[str, NDArray[Any]] = {
@@ -48,7 +48,7 @@ def arrays(caption: Caption) -> dict[str, NDArray[Any]]:
 
 
 def arrays_npz(caption: Caption) -> bytes:
-    """The arrays as the content of an npz file."""
+    """The content of an npz file with the arrays."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays(caption))
     return buffer.getvalue()

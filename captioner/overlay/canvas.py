@@ -1,4 +1,4 @@
-"""What a sheet is drawn on. One layout serves a picture of pixels, an SVG and a PDF, which implement this."""
+"""The canvas that a sheet is drawn on. One layout serves pixels, SVG and PDF, because all three implement it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Color = tuple[int, int, int]
 
 
 class Canvas(Protocol):
-    """A page with its origin at the upper left; lengths in points, y of a text at its baseline."""
+    """A page with its origin at the upper left. Lengths are in points; y of a text is its baseline."""
 
-    density: float  # pixels a point for the pictures on it
+    density: float  # pixels per point of the pictures on it
 
     def text(self, x: float, y: float, text: str, size: int, color: Color) -> None: ...
 
@@ -24,7 +24,7 @@ class Canvas(Protocol):
 
 
 class Raster:
-    """Pixels: one a point, or more where `density` asks for a finer picture."""
+    """A canvas of pixels, `density` of them per point."""
 
     def __init__(self, width: float, height: float, density: float = 1.0) -> None:
         self.density = density
@@ -32,8 +32,8 @@ class Raster:
         self._draw = ImageDraw.Draw(self.image)
 
     def text(self, x: float, y: float, text: str, size: int, color: Color) -> None:
-        drawn, font = lettering.fitting(text, round(size * self.density))
-        self._draw.text((x * self.density, y * self.density), drawn, fill=color, font=font, anchor="ls")
+        drawable, font = lettering.fitting(text, round(size * self.density))
+        self._draw.text((x * self.density, y * self.density), drawable, fill=color, font=font, anchor="ls")
 
     def box(self, x: float, y: float, width: float, height: float, fill: Color) -> None:
         left, top = round(x * self.density), round(y * self.density)

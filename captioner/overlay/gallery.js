@@ -1,16 +1,16 @@
 "use strict";
-// Hides the cards whose captions and names lack a word of what is searched for.
+// Shows only the cards whose caption and name contain every word of the query.
 (() => {
   const cards = [...document.querySelectorAll(".card")].map((card) => [card, card.textContent.toLowerCase()]);
-  const wanted = document.getElementById("wanted"), found = document.getElementById("found");
+  const query = document.getElementById("query"), count = document.getElementById("count");
   document.getElementById("search").hidden = cards.length < 2;
-  wanted.addEventListener("input", () => {
-    const parts = wanted.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let left = 0;
+  query.addEventListener("input", () => {
+    const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let matches = 0;
     for (const [card, text] of cards) {
-      card.hidden = !parts.every((part) => text.includes(part));
-      if (!card.hidden) left++;
+      card.hidden = !words.every((word) => text.includes(word));
+      if (!card.hidden) matches++;
     }
-    found.textContent = parts.length ? `${left} of ${cards.length}` : "";
+    count.textContent = words.length ? `${matches} of ${cards.length}` : "";
   });
 })();

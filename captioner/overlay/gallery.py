@@ -1,4 +1,4 @@
-"""The gallery of a folder: an index.html with a thumbnail, the caption and the files of every picture."""
+"""The gallery of a folder: index.html with a thumbnail, the captions and the files of every picture."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from captioner.overlay.page import digest, part
+from captioner.overlay.embedding import asset, policy_hash
 
-_OPENED_FIRST = ("html", "png", "gif", "svg", "pdf")  # what a thumbnail leads to: the first there is
+_OPENED_FIRST = ("html", "png", "gif", "svg", "pdf")  # a thumbnail links to the first of these that was written
 
 
 @dataclass(frozen=True)
 class Card:
-    """One picture of the gallery; addresses are relative to the index."""
+    """One picture of the gallery. Addresses are relative to index.html."""
 
     name: str
     captions: tuple[tuple[str, str], ...]  # model and text
@@ -24,11 +24,11 @@ class Card:
 
 
 def index(cards: Sequence[Card]) -> str:
-    """The gallery as an HTML document, beside whose files it must stand."""
-    script, looks = part("gallery.js"), part("gallery.css")
+    """The gallery as an HTML document, for the folder that the files are in."""
+    script, style_sheet = asset("gallery.js"), asset("gallery.css")
     policy = (
         "default-src 'none'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{digest(script)}'; style-src '{digest(looks)}'"
+        f"script-src '{policy_hash(script)}'; style-src '{policy_hash(style_sheet)}'"
     )
     number = f"{len(cards)} picture" + ("s" if len(cards) != 1 else "")
     items = "\n".join(_item(card) for card in cards)
@@ -42,14 +42,14 @@ def index(cards: Sequence[Card]) -> str:
 <meta name="generator" content="captioner">
 <title>{number} and where the model looked</title>
 <link rel="icon" href="data:,">
-<style>{looks}</style>
+<style>{style_sheet}</style>
 </head>
 <body>
 <main>
 <header>
 <h1>{number}</h1>
-<label id="search" hidden>Search the captions <input type="search" id="wanted"></label>
-<span id="found" role="status"></span>
+<label id="search" hidden>Search the captions <input type="search" id="query"></label>
+<span id="count" role="status"></span>
 </header>
 <ul class="cards" id="cards">
 {items}
@@ -62,14 +62,14 @@ def index(cards: Sequence[Card]) -> str:
 
 
 def _item(card: Card) -> str:
-    opened = next((file for kind in _OPENED_FIRST for name, file in card.links if name == kind), None)
+    target = next((file for kind in _OPENED_FIRST for name, file in card.links if name == kind), None)
     text = " / ".join(text for _, text in card.captions)
     image = (
         f'<img src="{quote(card.thumbnail)}" width="{card.size[0]}" height="{card.size[1]}" loading="lazy" '
         f'alt="{escape(text)}">'
     )
-    if opened:
-        image = f'<a class="picture" href="{quote(opened)}">{image}</a>'
+    if target:
+        image = f'<a class="picture" href="{quote(target)}">{image}</a>'
     captions = "".join(
         f'<p class="text">{f"<small>{escape(model)}</small> " if model else ""}{escape(text or "(no words)")}</p>'
         for model, text in card.captions
@@ -85,5 +85,5 @@ def _item(card: Card) -> str:
 
 
 def _label(kind: str, card: Card, file: str) -> str:
-    """The format; with the file's name where each model has one of its own."""
+    """The format, or the name of the file where each model has a file of its own."""
     return kind if sum(name == kind for name, _ in card.links) == 1 else file

@@ -1,7 +1,7 @@
-"""From a grid of attention weights to the pixels of the upright picture.
+"""Maps a grid of attention weights to the pixels of the upright picture.
 
-Weights are drawn as *density*: a cell's weight times the number of cells, so that 1 is an even spread
-over the picture, whatever the grid. Densities of grids of different sizes can be compared.
+Weights are drawn as *density*: the weight of a cell times the number of cells. 1 is an even spread over the picture,
+so densities on grids of different sizes can be compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from captioner.images.frame import Frame
 
 Map = NDArray[np.float32]  # (rows, cols) of weights, or (height, width) of densities
 
-_STRIP = 4_000_000  # pixels worked on at once, so that a huge picture needs little memory beside itself
+_STRIP = 4_000_000  # pixels computed at a time, to keep the memory small for huge pictures
 
 
 def density(alpha: Map) -> Map:
@@ -34,7 +34,7 @@ def project(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Map
 
 
 def strips(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Iterator[tuple[int, Map]]:
-    """As `project`, some rows of pixels at a time, each with the number of its first row."""
+    """As `project`, in strips of some rows of pixels, each with the number of its first row."""
     rows, cols = alpha.shape
     down = _shares(rows, height, blocks)  # (height, rows)
     across = density(alpha) @ _shares(cols, width, blocks).T  # (rows, width)
@@ -44,22 +44,22 @@ def strips(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Iter
 
 
 def _shares(cells: int, pixels: int, blocks: bool) -> Map:
-    """How much each cell of a line counts at each pixel of it, (pixels, cells).
+    """The share of each cell at each pixel of a line, (pixels, cells).
 
-    A pixel at a cell's centre shows that cell alone; between two centres the value goes smoothly from one
-    to the other and never beyond them; halfway, at the cells' common edge, both count the same.
+    A pixel at the centre of a cell shows that cell alone. Between two centres the value changes smoothly from one cell
+    to the other (smoothstep) and never exceeds them. At the edge of two cells both have the same share.
     """
     shares = np.zeros((pixels, cells), np.float32)
-    every = np.arange(pixels)
-    place = (every + 0.5) * cells / pixels  # of the pixel's centre, in cells
+    indices = np.arange(pixels)
+    position = (indices + 0.5) * cells / pixels  # of the centre of the pixel, in cells
     if blocks:
-        shares[every, np.minimum(place.astype(int), cells - 1)] = 1
+        shares[indices, np.minimum(position.astype(int), cells - 1)] = 1
         return shares
-    before = np.floor(place - 0.5)
-    t = place - 0.5 - before
+    before = np.floor(position - 0.5)
+    t = position - 0.5 - before
     t = t * t * (3 - 2 * t)
-    np.add.at(shares, (every, np.clip(before, 0, cells - 1).astype(int)), 1 - t)
-    np.add.at(shares, (every, np.clip(before + 1, 0, cells - 1).astype(int)), t)
+    np.add.at(shares, (indices, np.clip(before, 0, cells - 1).astype(int)), 1 - t)
+    np.add.at(shares, (indices, np.clip(before + 1, 0, cells - 1).astype(int)), t)
     return shares
 
 

@@ -1,7 +1,7 @@
 """Text for drawings: a font that has the letters, and text that fits a width.
 
-Pillow brings a font of its own, which has the letters of English; for others a font of the system is
-looked for, and where none has them, accents are dropped before letters are.
+Pillow contains a font with the letters of English. For other letters, the fonts of the system are tried. Where none has
+them, accents are removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from PIL import ImageFont
 
 Font = ImageFont.FreeTypeFont
 
-# Found by name wherever the system keeps its fonts; those with most letters first.
+# Pillow finds them by name. Those with most letters come first.
 _SYSTEM_FONTS = (
     "DejaVuSans.ttf",
     "NotoSans-Regular.ttf",
@@ -28,35 +28,35 @@ _SYSTEM_FONTS = (
 
 @lru_cache(maxsize=64)
 def font(size: int, name: str | None = None) -> Font:
-    """Pillow's own font, or one of the system's; the same objects again and again."""
-    one = ImageFont.load_default(size) if name is None else ImageFont.truetype(name, size)
-    assert isinstance(one, ImageFont.FreeTypeFont)
-    return one
+    """Pillow's own font, or one of the system."""
+    loaded = ImageFont.load_default(size) if name is None else ImageFont.truetype(name, size)
+    assert isinstance(loaded, ImageFont.FreeTypeFont)
+    return loaded
 
 
 @lru_cache(maxsize=4096)
 def _has(name: str | None, letter: str) -> bool:
-    """Whether a font can draw a letter: it looks different from a letter that no font has."""
+    """Whether a font can draw a letter: the result differs from that of a letter that no font has."""
     if letter.isspace():
         return True
-    one = font(20, name)
-    return bytes(one.getmask(letter)) != bytes(one.getmask("\uffff"))
+    candidate = font(20, name)
+    return bytes(candidate.getmask(letter)) != bytes(candidate.getmask("\uffff"))
 
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[str, ...]:
-    found = []
+    installed = []
     for name in _SYSTEM_FONTS:
         try:
             font(20, name)
         except OSError:
             continue
-        found.append(name)
-    return tuple(found)
+        installed.append(name)
+    return tuple(installed)
 
 
 def fitting(text: str, size: int) -> tuple[str, Font]:
-    """The text and a font that can draw it; letters that no font has lose their accents, then stay boxes."""
+    """The text and a font that can draw it. Letters that no font has lose their accents, or become boxes."""
     text = "".join(" " if unicodedata.category(letter) in ("Cc", "Cs") else letter for letter in text)
     if all(_has(None, letter) for letter in text):
         return text, font(size)
@@ -73,13 +73,13 @@ def _plain(letter: str) -> str:
 
 
 def width(text: str, size: int) -> float:
-    """Of a line of text, in pixels."""
-    drawn, one = fitting(text, size)
-    return one.getlength(drawn)
+    """The width of a line of text, in pixels."""
+    drawable, fitting_font = fitting(text, size)
+    return fitting_font.getlength(drawable)
 
 
 def shorten(text: str, size: int, room: float) -> str:
-    """The text, cut with an ellipsis where it is wider than the room."""
+    """The text, cut with an ellipsis where it is wider than `room`."""
     if width(text, size) <= room:
         return text
     while text and width(text + "…", size) > room:
@@ -88,7 +88,7 @@ def shorten(text: str, size: int, room: float) -> str:
 
 
 def wrap(text: str, size: int, room: float) -> list[str]:
-    """The text in lines no wider than the room; a word that is wider by itself is cut."""
+    """The text in lines no wider than `room`. A word that is wider is cut."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()

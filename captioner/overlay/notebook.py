@@ -13,8 +13,8 @@ from PIL import Image
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError
 from captioner.overlay import heat
+from captioner.overlay.embedding import data_uri
 from captioner.overlay.heat import Style
-from captioner.overlay.svg import embed
 
 PICTURE_SIDE = 360  # pixels of the longer side
 MAP_SIDE = 150
@@ -49,12 +49,14 @@ def _word(word: Word, painted: Image.Image) -> str:
 
 
 def _img(image: Image.Image, escaped_description: str) -> str:
-    return f'<img src="{embed(image, 85)}" width="{image.width}" height="{image.height}" alt="{escaped_description}">'
+    return (
+        f'<img src="{data_uri(image, 85)}" width="{image.width}" height="{image.height}" alt="{escaped_description}">'
+    )
 
 
 def _fit(image: Image.Image, side: int) -> Image.Image:
-    shrink = min(1.0, side / max(image.size))
-    size = max(1, round(image.width * shrink)), max(1, round(image.height * shrink))
+    scale = min(1.0, side / max(image.size))
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
     return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 

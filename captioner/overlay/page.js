@@ -1,9 +1,9 @@
 "use strict";
-// Draws the attention maps of a page written by captioner. It reads the page's own data and nothing else.
+// Draws the attention maps of a page. All data is in the page itself; nothing is fetched.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const still = matchMedia("(prefers-reduced-motion: reduce)");
-  const ramp = Uint8Array.from(data.ramp.match(/../g), (pair) => parseInt(pair, 16));
+  const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
+  const colorMap = Uint8Array.from(data.colorMap.match(/../g), (pair) => parseInt(pair, 16));
   const [play, back, next, opacity, blocks, perWord, legend, ticks] = [
     "play", "back", "next", "opacity", "blocks", "per-word", "legend", "ticks",
   ].map((id) => document.getElementById(id));
@@ -13,45 +13,45 @@
     const root = document.getElementById(`track-${i}`);
     const find = (name) => root.querySelector(name);
     return {
-      ...track, root, chosen: 0, buttons: [], muted: null,
+      ...track, root, sentenceIndex: 0, buttons: [], muted: null,
       stage: find(".stage"), image: find("img"), canvas: find("canvas"), mark: find(".mark.cell"),
       here: find(".mark.here"), sentence: find(".sentence"), facts: find(".facts"), others: document.getElementById(`others-${i}`),
     };
   });
 
-  let selected = -1; // the column that stays when nothing is hovered; -1 is the picture alone
-  let hovered = null; // the column under the pointer
+  let selected = -1; // the column shown while no word is hovered; -1 is the picture without a map
+  let hovered = null; // the column of the word under the pointer
   let timer = 0;
 
-  const current = (track) => track.sentences[track.chosen];
+  const current = (track) => track.sentences[track.sentenceIndex];
   const shown = () => (hovered === null ? selected : hovered);
-  const primary = () => tracks.every((track) => track.chosen === 0);
+  const showsBest = () => tracks.every((track) => track.sentenceIndex === 0);
   const length = () =>
-    primary() ? data.columns.length : Math.max(...tracks.map((track) => current(track).words.length));
+    showsBest() ? data.columns.length : Math.max(...tracks.map((track) => current(track).words.length));
 
-  // The words of the tracks stand in common columns as long as each shows its best sentence.
+  // Tracks share columns of words while each shows its best sentence.
   const wordAt = (t, column) => {
     if (column < 0) return -1;
-    if (primary()) return column < data.columns.length ? data.columns[column][t] : -1;
+    if (showsBest()) return column < data.columns.length ? data.columns[column][t] : -1;
     return column < current(tracks[t]).words.length ? column : -1;
   };
-  const columnOf = (t, word) => (primary() ? data.columns.findIndex((column) => column[t] === word) : word);
+  const columnOf = (t, word) => (showsBest() ? data.columns.findIndex((column) => column[t] === word) : word);
 
   const density = (sentence, word, cell) => (word.alpha[cell] / data.unit) * sentence.rows * sentence.cols;
   const peak = (sentence, word) => Math.max(...word.alpha) / data.unit * sentence.rows * sentence.cols;
   const top = () =>
     Math.max(data.leastTop, ...tracks.flatMap((t) => current(t).words.map((word) => peak(current(t), word))));
 
-  // How much the cells before and after a pixel count: smooth between centres, never beyond them.
+  // The shares of the cells before and after each pixel: a smoothstep between the centres of two cells.
   function shares(cells, pixels) {
     const before = new Uint16Array(pixels), after = new Uint16Array(pixels), part = new Float32Array(pixels);
     for (let i = 0; i < pixels; i++) {
-      const place = ((i + 0.5) * cells) / pixels;
+      const position = ((i + 0.5) * cells) / pixels;
       if (blocks.checked) {
-        before[i] = after[i] = Math.min(Math.floor(place), cells - 1);
+        before[i] = after[i] = Math.min(Math.floor(position), cells - 1);
         continue;
       }
-      const first = Math.floor(place - 0.5), t = place - 0.5 - first;
+      const first = Math.floor(position - 0.5), t = position - 0.5 - first;
       before[i] = Math.max(first, 0);
       after[i] = Math.min(first + 1, cells - 1);
       part[i] = t * t * (3 - 2 * t);
@@ -91,9 +91,9 @@
         const under = word.alpha[lower + left] * (1 - u) + word.alpha[lower + right] * u;
         const level = Math.min(255, (over * (1 - v) + under * v) * scale * 255) | 0;
         const share = cover * (0.6 + (0.4 * level) / 255), rest = (1 - share) * grey[i];
-        pixels[4 * i] = share * ramp[3 * level] + rest;
-        pixels[4 * i + 1] = share * ramp[3 * level + 1] + rest;
-        pixels[4 * i + 2] = share * ramp[3 * level + 2] + rest;
+        pixels[4 * i] = share * colorMap[3 * level] + rest;
+        pixels[4 * i + 1] = share * colorMap[3 * level + 1] + rest;
+        pixels[4 * i + 2] = share * colorMap[3 * level + 2] + rest;
         pixels[4 * i + 3] = 255;
       }
     }
@@ -143,7 +143,7 @@
     const context = legend.getContext("2d"), cover = Number(opacity.value) / 100;
     for (let x = 0; x < 256; x++) {
       const share = cover * (0.6 + (0.4 * x) / 255);
-      const [r, g, b] = [0, 1, 2].map((i) => Math.round(share * ramp[3 * x + i] + (1 - share) * 140));
+      const [r, g, b] = [0, 1, 2].map((i) => Math.round(share * colorMap[3 * x + i] + (1 - share) * 140));
       context.fillStyle = `rgb(${r},${g},${b})`;
       context.fillRect(x, 0, 1, 1);
     }
@@ -165,35 +165,35 @@
   function select(column, focus) {
     selected = Math.max(-1, Math.min(column, length() - 1));
     hovered = null;
-    leavePlace();
+    leaveCell();
     draw();
     if (focus !== undefined) {
       const index = wordAt(focus, selected);
       if (index >= 0) tracks[focus].buttons[index].focus();
     }
-    const spoken = tracks.map((track, t) => {
+    const announcements = tracks.map((track, t) => {
       const word = current(track).words[wordAt(t, selected)];
       return word ? `${track.model ? track.model + ": " : ""}${word.text}, ${describe(current(track), word)}` : "";
     });
-    live.textContent = timer ? "" : spoken.filter(Boolean).join("; ") || "the picture";
+    live.textContent = timer ? "" : announcements.filter(Boolean).join("; ") || "the picture";
   }
 
-  function lookAt(track, row, col) {
+  function showCell(track, row, col) {
     const sentence = current(track), high = top(), cell = row * sentence.cols + col;
     box(track.here, sentence, row, col);
-    const looked = sentence.words.map((word, i) => [density(sentence, word, cell), word.text, i]);
-    for (const [value, , i] of looked) {
+    const densities = sentence.words.map((word, i) => [density(sentence, word, cell), word.text, i]);
+    for (const [value, , i] of densities) {
       const strength = value < 1 ? 0 : Math.sqrt(Math.min(1, value / high));
       track.buttons[i].style.setProperty("--here", strength.toFixed(3));
       track.buttons[i].classList.toggle("lit", value >= 1);
     }
-    const most = looked.filter(([value]) => value >= 1).sort((a, b) => b[0] - a[0]).slice(0, 4);
+    const most = densities.filter(([value]) => value >= 1).sort((a, b) => b[0] - a[0]).slice(0, 4);
     const list = most.map(([value, text]) => `${text} ${value.toFixed(1)}\u00a0×`).join(", ");
-    track.facts.textContent = list ? `Looked here: ${list}` : "No word looked here more than elsewhere.";
+    track.facts.textContent = list ? `Looked here for: ${list}` : "No word has more than average attention here.";
     return track.facts.textContent;
   }
 
-  function leavePlace() {
+  function leaveCell() {
     for (const track of tracks) {
       track.here.hidden = true;
       for (const button of track.buttons) {
@@ -218,7 +218,7 @@
       select(selected + 1);
       if (selected >= length() - 1) stop();
     };
-    timer = setInterval(step, still.matches ? 1600 : 900);
+    timer = setInterval(step, reducedMotion.matches ? 1600 : 900);
     step();
   }
 
@@ -276,7 +276,7 @@
       button.setAttribute("aria-pressed", String(k === 0));
       button.addEventListener("click", () => {
         stop();
-        track.chosen = k;
+        track.sentenceIndex = k;
         [...list.querySelectorAll("button")].forEach((b, j) => b.setAttribute("aria-pressed", String(j === k)));
         build(t);
         select(-1);
@@ -288,7 +288,7 @@
   }
 
   tracks.forEach((track, t) => {
-    if (t > 0) track.image.src = tracks[0].image.src; // the picture is in the file once
+    if (t > 0) track.image.src = tracks[0].image.src; // the file contains the picture only once
     track.stage.style.setProperty("--ratio", track.image.getAttribute("width") / track.image.getAttribute("height"));
     build(t);
     listOthers(t);
@@ -298,15 +298,15 @@
       const col = Math.floor(((event.clientX - area.left) / area.width) * cols);
       return [Math.min(Math.max(row, 0), rows - 1), Math.min(Math.max(col, 0), cols - 1)];
     };
-    let place = null; // for the keyboard
+    let pointed = null; // the cell [row, column] that the keyboard moves
     const point = (event) => {
-      place = cellAt(event);
-      lookAt(track, ...place);
+      pointed = cellAt(event);
+      showCell(track, ...pointed);
     };
     track.stage.addEventListener("pointermove", point);
     track.stage.addEventListener("pointerdown", point);
     const leave = () => {
-      leavePlace();
+      leaveCell();
       draw();
     };
     track.stage.addEventListener("pointerleave", (event) => {
@@ -320,10 +320,10 @@
       event.preventDefault();
       event.stopPropagation();
       const { rows, cols } = current(track);
-      place = place && !track.here.hidden
-        ? [Math.min(Math.max(place[0] + move[0], 0), rows - 1), Math.min(Math.max(place[1] + move[1], 0), cols - 1)]
+      pointed = pointed && !track.here.hidden
+        ? [Math.min(Math.max(pointed[0] + move[0], 0), rows - 1), Math.min(Math.max(pointed[1] + move[1], 0), cols - 1)]
         : [Math.floor(rows / 2), Math.floor(cols / 2)];
-      live.textContent = `row ${place[0] + 1}, column ${place[1] + 1}. ${lookAt(track, ...place)}`;
+      live.textContent = `row ${pointed[0] + 1}, column ${pointed[1] + 1}. ${showCell(track, ...pointed)}`;
     });
   });
 

@@ -1,7 +1,7 @@
-"""The sheet: the picture, then a panel a word with its map, probability and gate, and a legend.
+"""The sheet: the picture, then one panel per word with its map, probability and gate, and a legend.
 
-Several captions (one a model) make a sheet for comparison, in which the words that they share stand in
-one column. The layout is written once, for pixels, SVG and PDF alike.
+Several captions, one per model, make a comparison, in which shared words are in one column. One layout serves pixels,
+SVG and PDF.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ PROBABILITY: Color = (0, 90, 156)
 GATE: Color = (176, 84, 0)
 
 MARGIN, GAP = 28, 18
-SIDE = 232  # a panel has about this side squared of area
-LABEL = 64  # height of what stands under a panel
-NARROWEST, WIDEST = 560, 1600  # of a sheet
-BAR = 220  # length of the legend's
+SIDE = 232  # a panel has the area of a square with this side
+LABEL = 64  # height of the text under a panel
+NARROWEST, WIDEST = 560, 1600  # width of a sheet
+BAR = 220  # length of the color bar in the legend
 C = TypeVar("C", bound=Canvas)
 
 
 def sheet(caption: Caption, style: Style | None = None, *, density: float = 1.0) -> Image.Image:
-    """One picture of the whole sentence. `density` 2 draws it twice as fine."""
+    """One picture of the whole sentence, with `density` pixels per point."""
     return _draw([("", caption)], style, lambda w, h, _: Raster(w, h, density)).image
 
 
@@ -51,11 +51,11 @@ def sheet_pdf(caption: Caption, style: Style | None = None) -> bytes:
     return _draw([("", caption)], style, Pdf).finish()
 
 
-Named = Sequence[tuple[str, Caption]]  # a caption of each model, under the model's name
+Named = Sequence[tuple[str, Caption]]  # name of a model and its caption; the name is empty where there is only one
 
 
 def comparison(captions: Named, style: Style | None = None, *, density: float = 1.0) -> Image.Image:
-    """A sheet with a row a model and a column a word."""
+    """A sheet with one row per model and one column per word."""
     return _draw(captions, style, lambda w, h, _: Raster(w, h, density)).image
 
 
@@ -70,26 +70,26 @@ def comparison_pdf(captions: Named, style: Style | None = None) -> bytes:
 
 
 def columns(captions: Sequence[Caption]) -> list[list[Word | None]]:
-    """The words of several captions in common columns: equal words together, in every caption's order."""
-    spelled: list[str] = []  # a word for each column, to align the next caption with
+    """The words of several captions in common columns: equal words together, each caption in its own order."""
+    column_texts: list[str] = []  # one word per column, to align the next caption with
     table: list[list[Word | None]] = []
     for done, caption in enumerate(captions):
-        new_spelled: list[str] = []
+        new_texts: list[str] = []
         new_table: list[list[Word | None]] = []
         texts = [word.text for word in caption.words]
-        for _, a, b, c, d in SequenceMatcher(None, spelled, texts, autojunk=False).get_opcodes():
+        for _, a, b, c, d in SequenceMatcher(None, column_texts, texts, autojunk=False).get_opcodes():
             for i in range(max(b - a, d - c)):
                 old, new = a + i < b, c + i < d
                 column: list[Word | None] = [*table[a + i]] if old else [None] * done
                 new_table.append([*column, caption.words[c + i] if new else None])
-                new_spelled.append(spelled[a + i] if old else texts[c + i])
-        spelled, table = new_spelled, new_table
+                new_texts.append(column_texts[a + i] if old else texts[c + i])
+        column_texts, table = new_texts, new_table
     return table
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Sizes of a sheet, in points."""
+    """The sizes of a sheet, in points."""
 
     panel: tuple[int, int]
     cell: int  # width of a column
@@ -101,11 +101,11 @@ class _Layout:
         side = SIDE if rows == 1 else 0.8 * SIDE
         stretch = math.sqrt(size[0] / size[1])
         width, height = side * stretch, side / stretch
-        shrink = min(1.0, 2 * side / max(width, height))  # a panorama: as long as two panels, no longer
-        panel = max(1, round(width * shrink)), max(1, round(height * shrink))
+        scale = min(1.0, 2 * side / max(width, height))  # a panorama is at most as long as two panels
+        panel = max(1, round(width * scale)), max(1, round(height * scale))
         cell = max(panel[0], 132)
         most = max(1, (WIDEST - 2 * MARGIN + GAP) // (cell + GAP))
-        # A sheet is about as wide as high, a comparison wider; then the rows are made equally full.
+        # A sheet is about as wide as high, a comparison is wider. Then the panels are spread evenly over the rows.
         tall = panel[1] + LABEL + GAP
         ideal = math.sqrt((1.3 if rows == 1 else 2.5 * rows) * panels * tall / (cell + GAP))
         across = min(most, panels, max(1, round(ideal)))
@@ -118,24 +118,24 @@ class _Line:
     text: str
     size: int
     color: Color
-    height: int  # from the line before
+    height: int  # distance from the line before
 
 
 def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, str], C]) -> C:
     style = style or Style()
     if not captions:
-        raise UsageError("a sheet needs a caption")
+        raise UsageError("there is no caption to draw; give one or more")
     first = captions[0][1]
     original = heat.upright(first.picture, least=1200)
     comparing = len(captions) > 1
-    # What stands in the grid: a column of words, or (first, on a sheet of one caption) the picture.
+    # The grid has one spot per column of words; on a sheet of one caption, the first spot is the picture (None).
     spots: list[list[Word | None] | None] = [*columns([caption for _, caption in captions])]
     if not comparing:
         spots.insert(0, None)
     layout = _Layout.of(original.size, len(spots), len(captions))
     top = heat.top_of_scale(*(caption for _, caption in captions))
 
-    # The texts are laid out before the canvas is made, because they decide its height.
+    # The texts are laid out before the canvas is created, because they determine its height.
     indent = layout.panel[0] + GAP if comparing else 0
     header = _header(captions, 0.9 * (layout.width - 2 * MARGIN - indent))
     head = sum(line.height for line in header)
@@ -207,16 +207,16 @@ def _label(page: Canvas, x: float, y: float, width: float, word: Word) -> None:
 
 
 def _notes(captions: Named, style: Style, room: float) -> list[str]:
-    """What the legend says, in lines."""
+    """The explanations of the legend, in lines."""
     notes = [
-        "Attention; every word on a scale of its own."
+        "Attention; every word has its own scale."
         if style.per_word
         else "Attention as a multiple of an even spread (1); one scale for all words.",
         "p: probability of the word.",
-        "gate: how much of what it saw the model let in.",
+        "gate: how much of what it saw the model used.",
     ]
     if any(word.cell is not None for _, caption in captions for word in caption.words):
-        notes.append("Outlined: the place it chose, or found likeliest.")
+        notes.append("Outlined: the sampled or likeliest cell.")
     return lettering.wrap("  ".join(notes), 12, room)
 
 

@@ -1,4 +1,4 @@
-"""One picture a word at the full resolution of the original, with what is known of the word in the file."""
+"""One picture per word, as large as the original, with the values of the word in the file's metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from captioner.overlay.heat import Style
 
 
 def words(caption: Caption, style: Style | None = None) -> Iterator[Image.Image]:
-    """The picture with the map of each word in turn, as large as the original."""
+    """The picture with the map of each word, as large as the original."""
     style = style or Style()
     muted = heat.mute(heat.upright(caption.picture))
     top = heat.top_of_scale(caption)
@@ -24,18 +24,18 @@ def words(caption: Caption, style: Style | None = None) -> Iterator[Image.Image]
 
 
 def words_png(caption: Caption, style: Style | None = None) -> Iterator[tuple[str, bytes]]:
-    """Name and content of a PNG file a word."""
+    """Name and content of one PNG file per word."""
     for number, (word, image) in enumerate(zip(caption.words, words(caption, style), strict=True), 1):
         buffer = io.BytesIO()
-        # The weakest compression: these are large, and the strongest saves a tenth for eight times the time.
+        # The fastest compression: the strongest takes eight times as long to save a tenth.
         image.save(buffer, "PNG", compress_level=1, pnginfo=_note(caption, word, number))
         yield f"{number:02d}-{file_name_part(word.text)}.png", buffer.getvalue()
 
 
 def file_name_part(text: str) -> str:
-    """A word as a part of a file name: letters, digits and hyphens."""
-    kept = re.sub(r"[^\w]+", "-", unicodedata.normalize("NFC", text)).strip("-_")
-    return kept[:40] or "word"
+    """A word for a file name: letters, digits and hyphens."""
+    plain = re.sub(r"[^\w]+", "-", unicodedata.normalize("NFC", text)).strip("-_")
+    return plain[:40] or "word"
 
 
 def _note(caption: Caption, word: Word, number: int) -> PngImagePlugin.PngInfo:

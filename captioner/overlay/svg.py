@@ -1,25 +1,20 @@
-"""A canvas that writes SVG by hand: text stays text, pictures are embedded, nothing is fetched."""
+"""A canvas that writes SVG. Text stays text, and pictures are embedded.
+
+Written without a library, because three elements are all that it needs.
+"""
 
 from __future__ import annotations
 
-import base64
-import io
 from html import escape
 
 from PIL import Image
 
 from captioner.overlay.canvas import Color
-
-
-def embed(image: Image.Image, quality: int = 88) -> str:
-    """A picture as a JPEG in a data URI."""
-    buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, "JPEG", quality=quality, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+from captioner.overlay.embedding import data_uri
 
 
 class Svg:
-    """Pictures at two pixels a point, enough for print at the sheet's own size."""
+    """Pictures have two pixels per point, which is enough for print."""
 
     density = 2.0
 
@@ -36,7 +31,7 @@ class Svg:
     def picture(self, x: float, y: float, width: float, height: float, image: Image.Image) -> None:
         self._parts.append(
             f'<image x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" '
-            f'preserveAspectRatio="none" href="{embed(image)}"/>'
+            f'preserveAspectRatio="none" href="{data_uri(image)}"/>'
         )
 
     def finish(self) -> str:
@@ -61,7 +56,7 @@ def _hex(color: Color) -> str:
 
 
 def _xml(text: str) -> str:
-    """Escaped, without the control characters that XML 1.0 has no way to write."""
+    """The text escaped, without the characters that XML 1.0 cannot contain."""
     return escape(
         "".join(c if c >= " " and c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff" else " " for c in text)
     )

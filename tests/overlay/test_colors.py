@@ -58,7 +58,7 @@ def test_the_order_survives_a_black_and_white_printer():
 def test_over_a_picture_more_attention_never_looks_clearly_darker(grey):
     levels = np.linspace(0, 1, 256, dtype=np.float32)[None]
     muted = heat.mute(Image.new("RGB", (256, 1), (grey, grey, grey)))
-    painted = heat._laid_over(muted, Image.fromarray((levels * 255).astype(np.uint8)), Style().opacity)
+    painted = heat._blend(muted, Image.fromarray((levels * 255).astype(np.uint8)), Style().opacity)
     seen = lightness(linear(np.asarray(painted)[0] / 255))
     assert (np.maximum.accumulate(seen) - seen).max() < 2  # two steps of L* are just seen side by side
     assert seen[-1] > seen[0] + 30

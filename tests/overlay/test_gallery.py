@@ -34,9 +34,9 @@ def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(made, browser
     assert [image.get_attribute("alt") for image in images] == ["a dog runs", "a cat sleeps", "a <i> dog"]
     for image in images:
         assert browser.execute_script("return arguments[0].naturalWidth", image) == 300
-    browser.find_element(By.ID, "wanted").send_keys("dog a")
+    browser.find_element(By.ID, "query").send_keys("dog a")
     shown = [card for card in browser.find_elements(By.CLASS_NAME, "card") if card.is_displayed()]
-    assert len(shown) == 2 and browser.find_element(By.ID, "found").text == "2 of 3"
+    assert len(shown) == 2 and browser.find_element(By.ID, "count").text == "2 of 3"
     assert complaints(browser) == []
     assert all(url.startswith(made.as_uri()) for url in requests(browser))
 

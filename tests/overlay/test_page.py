@@ -10,7 +10,7 @@ import pytest
 from captioner.caption import Word
 from captioner.overlay import page, page_of
 from captioner.overlay.heat import Style
-from captioner.overlay.page import UNIT, spread, whereabouts
+from captioner.overlay.page import UNIT, peak_position, spread
 from tests.overlay.handmade_captions import blob, caption, flat, one_cell
 
 
@@ -83,7 +83,7 @@ def test_the_data_hold_the_maps_to_the_precision_told():
         np.testing.assert_allclose(np.array(told["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
         assert told["cell"] == list(word.cell)
         assert told["gate"] == pytest.approx(word.gate, abs=1e-5)
-    assert len(data["ramp"]) == 2 * 3 * 256
+    assert len(data["colorMap"]) == 2 * 3 * 256
 
 
 def test_the_picture_is_bounded_and_described():
@@ -115,11 +115,11 @@ def test_all_words_stand_in_a_table_for_those_who_see_no_maps():
         (one_cell(7, 7, 8, 8), "lower right"),
         (one_cell(4, 4, 9, 9), "centre"),
         (one_cell(4, 0, 9, 9), "middle left"),
-        (flat(8, 8), "everywhere alike"),
+        (flat(8, 8), "evenly everywhere"),
     ],
 )
 def test_a_place_is_told_in_words(alpha, where):
-    assert whereabouts(Word("w", 0.0, alpha)) == where
+    assert peak_position(Word("w", 0.0, alpha)) == where
 
 
 def test_spread_goes_from_one_cell_to_the_whole_picture():

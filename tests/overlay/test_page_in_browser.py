@@ -176,7 +176,7 @@ def test_hovering_a_place_lights_the_words_that_looked_there(opened):
     strength = "return Number(arguments[0].style.getPropertyValue('--here'))"
     glow = [driver.execute_script(strength, word) for word in words(driver)]
     assert glow.index(max(glow)) == 2 and glow[5] == 0
-    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here: runs")
+    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here for: runs")
     ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
     assert not driver.find_elements(By.CSS_SELECTOR, ".lit")
 
@@ -186,7 +186,7 @@ def test_the_picture_is_explored_by_keyboard_too(opened):
     stage = driver.find_element(By.CLASS_NAME, "stage")
     stage.send_keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_LEFT)
     assert "row 1, column 3" in driver.find_element(By.ID, "live").get_attribute("textContent")
-    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here: runs")
+    assert driver.find_element(By.CLASS_NAME, "facts").text.startswith("Looked here for: runs")
 
 
 def test_choosing_an_alternative_shows_its_words_and_maps(opened):

@@ -89,7 +89,7 @@ def test_the_legend_names_the_scale_and_the_place_of_a_hard_model():
     soft, hard = " ".join(texts(sheet_svg(caption()))), " ".join(texts(sheet_svg(caption(hard=True))))
     assert "one scale for all words" in soft
     assert "Outlined" in hard and "Outlined" not in soft
-    assert "scale of its own" in " ".join(texts(sheet_svg(caption(), Style(per_word=True))))
+    assert "its own scale" in " ".join(texts(sheet_svg(caption(), Style(per_word=True))))
 
 
 def test_names_with_markup_and_control_characters_stay_text():
