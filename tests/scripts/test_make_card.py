@@ -1,4 +1,4 @@
-"""scripts/make_card: what was measured goes into its sections, what was written by hand stays."""
+"""scripts/make_card replaces the measured sections of a card and keeps those written by hand."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_card"
 
 
-def test_measured_sections_are_new_and_the_others_stay(shapes: Path, tmp_path: Path) -> None:
+def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(
         tmp_path / "tiny.yaml", shapes, training__epochs=2, training__scst={"start_epoch": 1}
     )
     run = tmp_path / "first"
     start(config, folder=run, device="cpu")
-    where = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]
-    found = CliRunner().invoke(main, ["evaluate", *map(str, where)]).stdout
-    (tmp_path / "found.json").write_text(found)
-    given = ["--evaluation", tmp_path / "found.json", "--runs", run]
+    arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]
+    evaluation = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
+    (tmp_path / "evaluation.json").write_text(evaluation)
+    inputs = ["--evaluation", tmp_path / "evaluation.json", "--runs", run]
     done = subprocess.run(
-        [sys.executable, SCRIPT, "default", "--model", "default", *given],
+        [sys.executable, SCRIPT, "default", "--model", "default", *inputs],
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -45,16 +45,19 @@ def test_measured_sections_are_new_and_the_others_stay(shapes: Path, tmp_path: P
     ]
     rows = [line for line in done.stdout.splitlines() if line.startswith("| first, ")]
     assert ["cross-entropy" in rows[0], "self-critical" in rows[1], len(rows)] == [True, True, 2]
-    for name, score in json.loads(found)["scores"].items():
+    for name, score in json.loads(evaluation)["scores"].items():
         assert f"| {name} | {score:.1f} |" in done.stdout
     captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
     assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
 
     (tmp_path / "other.json").write_text("[]")
-    for wrong, why in ((tmp_path / "none.json", "No such file"), (tmp_path / "other.json", "evaluate --json` prints")):
-        given = ["--evaluation", wrong, "--runs", run]
+    for wrong, why in (
+        (tmp_path / "none.json", "No such file"),
+        (tmp_path / "other.json", "need output of `captioner evaluate --json`"),
+    ):
+        inputs = ["--evaluation", wrong, "--runs", run]
         refused = subprocess.run(
-            [sys.executable, SCRIPT, "default", "--model", "default", *given], capture_output=True, text=True
+            [sys.executable, SCRIPT, "default", "--model", "default", *inputs], capture_output=True, text=True
         )
         assert refused.returncode == 1
         assert refused.stderr.startswith("make_card: ") and why in refused.stderr
