@@ -70,11 +70,11 @@ def test_the_default_model_has_at_most_45_megabytes_and_all_models_120() -> None
 def test_the_config_of_the_guide_to_fine_tuning_fits_the_default_model() -> None:
     yaml = pytest.importorskip("yaml")
     from captioner.train import config
-    from captioner.train.setup import first_encoder
+    from captioner.train.setup import initial_encoder
 
     guide = (ROOT / "docs" / "train-your-photos.md").read_text(encoding="utf-8")
     first, second = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[:2]
     settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/train-your-photos.md")
     assert settings.training.start_from == Path("weights/default")
     training = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
-    first_encoder(settings.model_copy(update={"training": training}))
+    initial_encoder(settings.model_copy(update={"training": training}))

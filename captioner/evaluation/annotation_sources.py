@@ -86,21 +86,21 @@ class FeatureCache:
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder (from --features); `captioner features` makes one")
         encoder = backend.network.encoder
-        maker = features.Maker.of(encoder, flip=False)
+        spec = features.FeatureSpec.of(encoder, flip=False)
         if (folder / "cache.json").is_file():
-            maker = dataclasses.replace(maker, flip=_flipped(folder))
+            spec = dataclasses.replace(spec, flip=_flipped(folder))
         else:  # a folder of caches: this encoder's, with mirror images or without
-            makers = [maker, dataclasses.replace(maker, flip=True)]
-            found = [each for each in makers if features.cache_folder(folder, each).is_dir()]
+            specs = [spec, dataclasses.replace(spec, flip=True)]
+            found = [each for each in specs if features.cache_folder(folder, each).is_dir()]
             if not found:
                 raise UsageError(
-                    f"{folder} holds no {features.cache_folder(folder, maker).name}, which this model needs "
+                    f"{folder} holds no {features.cache_folder(folder, spec).name}, which this model needs "
                     "(from --features); `captioner features` makes it"
                 )
-            maker = found[0]
-            folder = features.cache_folder(folder, maker)
+            spec = found[0]
+            folder = features.cache_folder(folder, spec)
         self.backend = backend
-        self.cache = features.Features(folder, maker)
+        self.cache = features.Features(folder, spec)
         self.locations = self.cache.locate([features.key(item.path) for item in items])
 
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.bundle import storage as bundles
 from captioner.captioning import BackendName, Captioner
 from captioner.errors import UsageError
+from captioner.train.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,6 @@ class EvaluatedModel:
     captioner: Captioner
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is a training run; a bundle has a manifest instead of a config."""
-    return (path / "config.yaml").is_file() and not (path / bundles.MANIFEST).is_file()
-
-
 def load_model(
     model: str | Path,
     *,
@@ -33,7 +28,7 @@ def load_model(
 ) -> EvaluatedModel:
     """A bundle by name or folder, or a run folder."""
     path = Path(model).expanduser()
-    if is_run(path):
+    if RunFolder(path).is_run():
         if backend in ("onnx", "int8"):
             raise UsageError(
                 f"{path} is a training run, which torch runs; for onnxruntime, export it to a bundle first"
@@ -50,7 +45,7 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
 
         from captioner.inference.torch_backend import TorchBackend
         from captioner.model.device import usable
-        from captioner.train.run_folder import load_best
+        from captioner.train.loaded_run import load_best
     except ModuleNotFoundError as error:
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"

@@ -23,8 +23,8 @@ from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
 from captioner.inference.torch_backend import TorchBackend, load_backend
 from captioner.train.config import Config
-from captioner.train.grids import read_split
-from captioner.train.run_folder import LoadedRun, load_best, load_last
+from captioner.train.loaded_run import LoadedRun, load_best, load_last
+from captioner.train.splits import read_split
 
 CALIBRATION = 64  # pictures
 CHECKED = SearchOptions(beam=3, max_length=12)
@@ -45,24 +45,24 @@ def export_run(
     last: bool = False,
 ) -> bundle.Bundle:
     """Write the best weights of a run, or its last, as a bundle; its scores are those of `evaluation`, where given."""
-    kept = load_last(run) if last else load_best(run)
-    manifest = _manifest(kept, name, training_data, licence)
+    loaded = load_last(run) if last else load_best(run)
+    manifest = _manifest(loaded, name, training_data, licence)
     if evaluation is not None:
         manifest = _scored(manifest, evaluation)
-    pictures = _pictures(kept.config) if int8 else None
+    pictures = _pictures(loaded.config) if int8 else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(kept.network, folder)
+        export_graphs(loaded.network, folder)
         if pictures is not None:
             _add_int8(folder, pictures)
         files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-        files["README.md"] = card or _card(manifest, kept).encode()
+        files["README.md"] = card or _card(manifest, loaded).encode()
         # Verified in a place of its own, so that a bundle that fails never stands where it was asked for.
-        trial = bundle.write(folder / "trial", files, manifest, kept.vocabulary)
+        trial = bundle.write(folder / "trial", files, manifest, loaded.vocabulary)
         check_parity(trial)
         if int8:
             int8_loss(trial)  # that these graphs run at all
-        return bundle.write(out, files, manifest, kept.vocabulary)
+        return bundle.write(out, files, manifest, loaded.vocabulary)
 
 
 def check_parity(made: bundle.Bundle) -> float:
@@ -117,8 +117,8 @@ def _noise(made: bundle.Bundle) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
-def _manifest(kept: LoadedRun, name: str | None, training_data: str, licence: str) -> Manifest:
-    config, network, scores = kept.config, kept.network, kept.state.get("scores", {})
+def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: str) -> Manifest:
+    config, network, scores = loaded.config, loaded.network, loaded.state.get("scores", {})
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
@@ -164,7 +164,7 @@ def _scored(manifest: Manifest, evaluation: Path) -> Manifest:
     return replace(manifest, scores={name: round(score, 2) for name, score in scores.items()}, scored_on=scored_on)
 
 
-def _card(manifest: Manifest, kept: LoadedRun) -> str:
+def _card(manifest: Manifest, loaded: LoadedRun) -> str:
     """A plain model card; shipped models bring a fuller one."""
     rows = "".join(f"| {k} | {v:.1f} |\n" for k, v in manifest.scores.items())
     scores = f"| score | {manifest.scored_on} |\n|---|---|\n{rows}" if rows else "Not scored.\n"
@@ -172,5 +172,5 @@ def _card(manifest: Manifest, kept: LoadedRun) -> str:
         f"# {manifest.name}\n\n"
         f"{manifest.attention.capitalize()} attention on {manifest.encoder.name} at {manifest.encoder.image_size} "
         f"pixels, {manifest.encoder.rows}x{manifest.encoder.cols} places. Trained on {manifest.training_data}, seed "
-        f"{kept.config.seed}, {kept.state.get('epoch', '?')} epochs.\n\n{scores}"
+        f"{loaded.config.seed}, {loaded.state.get('epoch', '?')} epochs.\n\n{scores}"
     )

@@ -1,6 +1,6 @@
-"""Training captions as numbers, and the plan of an epoch: which images with which captions make a step.
+"""Training captions as word numbers, and the plan of an epoch: the images and captions of each step.
 
-A plan is a pure function of (seed, epoch): a resumed run makes it again and goes on where it was.
+A plan is a pure function of (seed, epoch), so a resumed run computes the same plan.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError
 from captioner.text.vocabulary import Vocabulary
 
-_POOL = 50  # steps whose images are sorted by length together: little padding, yet well mixed
+_POOL = 50  # steps whose images are sorted by length together: little padding, but still well mixed
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Captions of a split as word numbers, flat: image i has captions first[i]..first[i+1]."""
+    """The captions of a split as word numbers, in flat arrays: image i has captions first[i]..first[i+1]."""
 
     words: NDArray[np.int32]
-    start: NDArray[np.int64]  # (captions + 1,): where each caption's words begin
-    first: NDArray[np.int64]  # (images + 1,): where each image's captions begin
+    start: NDArray[np.int64]  # (captions + 1,): index of each caption's first word
+    first: NDArray[np.int64]  # (images + 1,): number of each image's first caption
 
     @classmethod
     def of(cls, data: CaptionSet, vocabulary: Vocabulary, max_length: int) -> Corpus:
@@ -56,58 +56,60 @@ class StepPlan:
     images: NDArray[np.int64]  # (B,)
     captions: NDArray[np.int64]  # (B, K)
 
-    def share(self, rank: int, world: int) -> StepPlan:
-        """This process's part."""
-        return StepPlan(self.images[rank::world], self.captions[rank::world])
+    def share(self, rank: int, world_size: int) -> StepPlan:
+        """The part of one process."""
+        return StepPlan(self.images[rank::world_size], self.captions[rank::world_size])
 
 
 def plan(
-    corpus: Corpus, *, images: int, captions: int, seed: int, epoch: int, world: int = 1, least: int = 1
+    corpus: Corpus, *, images: int, captions: int, seed: int, epoch: int, world_size: int = 1, references: int = 1
 ) -> list[StepPlan]:
-    """The steps of an epoch: every image with at least `least` captions once.
+    """The steps of an epoch. Each image with at least `references` captions is in one step.
 
-    Images with fewer than `captions` captions make steps of their own, with up to twice the images, so
-    that no caption is fed twice in an epoch and no row is empty. A step has the same number of images for
-    each of `world` processes: where the last one of a pool can't, up to `world` - 1 images wait for another
-    epoch.
+    Images with fewer than `captions` captions are in separate steps, with up to twice as many images, so that no
+    caption is used twice in an epoch and no row is empty. In a step all processes have the same number of images. To
+    make that so, up to `world_size` - 1 images are left out at the end of a pool; another epoch uses them.
     """
-    if images < world:
-        raise CaptionerError(f"training.images={images} leaves some of the {world} processes without any")
+    if images < world_size:
+        raise CaptionerError(
+            f"training.images={images} is less than the number of processes, {world_size}; give at least one image each"
+        )
     rng = np.random.default_rng([seed, epoch, 0xCA])
     counts = np.diff(corpus.first)
     lengths = np.diff(corpus.start)
     steps: list[StepPlan] = []
     usable = np.minimum(counts, captions)
     for k in range(1, captions + 1):
-        members = np.flatnonzero((usable == k) & (counts >= least))
+        members = np.flatnonzero((usable == k) & (counts >= references))
         if not len(members):
             continue
         rng.shuffle(members)
-        drawn = np.stack([rng.permutation(counts[i])[:k] + corpus.first[i] for i in members])  # (members, k)
-        drawn = np.take_along_axis(drawn, np.argsort(-lengths[drawn], 1, kind="stable"), 1)
+        sampled = np.stack([rng.permutation(counts[i])[:k] + corpus.first[i] for i in members])  # (members, k)
+        sampled = np.take_along_axis(sampled, np.argsort(-lengths[sampled], 1, kind="stable"), 1)
         size = images * min(2, captions // k)
-        size -= size % world
+        size -= size % world_size
         for begin in range(0, len(members), _POOL * size):
             pool = slice(begin, begin + _POOL * size)
-            order = np.argsort(lengths[drawn[pool]].sum(1), kind="stable")
-            chosen, said = members[pool][order], drawn[pool][order]
-            for at in range(0, len(chosen), size):
-                end = at + size if at + size <= len(chosen) else len(chosen) - len(chosen) % world
-                if end > at:
-                    steps.append(StepPlan(chosen[at:end], said[at:end]))
+            order = np.argsort(lengths[sampled[pool]].sum(1), kind="stable")
+            pool_images, pool_captions = members[pool][order], sampled[pool][order]
+            count = len(pool_images)
+            for start in range(0, count, size):
+                end = start + size if start + size <= count else count - count % world_size
+                if end > start:
+                    steps.append(StepPlan(pool_images[start:end], pool_captions[start:end]))
     return [steps[i] for i in rng.permutation(len(steps))]
 
 
 def tensors(
-    sentences: Sequence[Sequence[Sequence[int] | NDArray[np.int32]]], vocabulary: Vocabulary
+    captions: Sequence[Sequence[Sequence[int] | NDArray[np.int32]]], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Inputs, targets (B, K, C) and lengths (B, K) of K sentences for each of B images."""
-    lengths = np.array([[len(s) + 1 for s in of_image] for of_image in sentences], np.int64)  # with the end token
+    """Inputs, targets (B, K, C) and lengths (B, K) of K captions for each of B images."""
+    lengths = np.array([[len(s) + 1 for s in of_image] for of_image in captions], np.int64)  # with the end token
     shape = (*lengths.shape, int(lengths.max()))
     inputs = np.full(shape, vocabulary.pad, np.int64)
     targets = np.full(shape, vocabulary.pad, np.int64)
     inputs[:, :, 0] = vocabulary.start
-    for b, of_image in enumerate(sentences):
+    for b, of_image in enumerate(captions):
         for k, words in enumerate(of_image):
             inputs[b, k, 1 : len(words) + 1] = words
             targets[b, k, : len(words)] = words

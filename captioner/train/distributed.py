@@ -1,4 +1,4 @@
-"""Several processes, as `torchrun` starts them: who am I, and what needs all of us."""
+"""The processes that `torchrun` started, and what they do together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from captioner.model.device import usable
 
 @dataclass(frozen=True)
 class World:
-    """This process among all; alone where torchrun didn't start it."""
+    """This process among all of them. Without torchrun it is the only one."""
 
     rank: int
     size: int
@@ -27,26 +27,26 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Only the leader writes files and speaks."""
+        """The main process alone writes files and prints."""
         return self.rank == 0
 
-    def total(self, value: Tensor) -> Tensor:
+    def sum(self, value: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.size > 1:
             value = value.clone()
             dist.all_reduce(value)
         return value
 
-    def totals(self, values: dict[str, float]) -> dict[str, float]:
-        """The sum over all processes of each of several numbers."""
+    def sums(self, values: dict[str, float]) -> dict[str, float]:
+        """The sum over all processes, for each of several numbers."""
         if self.size == 1:
             return values
         names = sorted(values)
-        sums = self.total(torch.tensor([values[name] for name in names], dtype=torch.float64, device=self.device))
+        sums = self.sum(torch.tensor([values[name] for name in names], dtype=torch.float64, device=self.device))
         return dict(zip(names, sums.tolist(), strict=True))
 
     def gather(self, value: Any) -> list[Any]:
-        """Everyone's value, by rank."""
+        """The values of all processes, by rank."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -54,31 +54,32 @@ class World:
         return values
 
     def any(self, flag: bool) -> bool:
-        """Whether anyone's flag is set (a signal reaches the processes at different steps)."""
-        return bool(self.total(torch.tensor(float(flag), device=self.device)).item()) if self.size > 1 else flag
+        """Whether the flag is set in any process (a signal reaches the processes at different steps)."""
+        return bool(self.sum(torch.tensor(float(flag), device=self.device)).item()) if self.size > 1 else flag
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
         if self.size > 1:
             dist.barrier()
 
 
 @contextmanager
 def join(device: str | None) -> Iterator[World]:
-    """The world torchrun's environment describes: gloo on CPUs, nccl on GPUs."""
+    """The world that torchrun's environment variables describe: gloo on CPUs, nccl on GPUs."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-    chosen = usable(device, int(os.environ.get("LOCAL_RANK", "0")) if size > 1 else None)
+    own_device = usable(device, int(os.environ.get("LOCAL_RANK", "0")) if size > 1 else None)
     if size > 1:
-        if chosen.type == "cuda":
-            torch.cuda.set_device(chosen)
-        # DistributedDataParallel imports this module, whose functions keep the group there is at the time as a
-        # default. Imported now, they keep none: the group ends when it is destroyed, and none of its threads is
-        # left to bring the process down while it ends.
+        if own_device.type == "cuda":
+            torch.cuda.set_device(own_device)
+        # DistributedDataParallel imports this module, whose functions have the current process group as a default
+        # argument. Imported before the group exists, they don't keep it alive: its threads end when it is destroyed,
+        # and can't crash the process while it exits.
         importlib.import_module("torch.distributed.nn.functional")
-        # The others wait while the leader encodes what is not yet cached, which may take longer than torch's
-        # half an hour. A process that dies is torchrun's to notice.
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(days=1))
+        # The other processes wait while the main one encodes images, which may take longer than torch's default of
+        # half an hour. torchrun itself notices a process that dies.
+        dist.init_process_group("nccl" if own_device.type == "cuda" else "gloo", timeout=timedelta(days=1))
     try:
-        yield World(rank, size, chosen)
+        yield World(rank, size, own_device)
     finally:
         if size > 1:
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""The exponential moving average of the learnt weights (EMA), which validation and `best/` use."""
+"""The exponential moving average (EMA) of the trained weights, which validation and `best/` use."""
 
 from __future__ import annotations
 
@@ -6,40 +6,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
-
-from captioner.train.setup import TrainingSetup
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class EMA:
-    """LoadedRun where a decay is configured; otherwise everything here does nothing."""
+    """Does nothing without a decay.
 
-    def __init__(self, setup: TrainingSetup, decay: float | None) -> None:
-        self.learnt, self.decay = setup.learnt, decay
-        self.tensors: dict[str, Tensor] = {k: v.detach().clone() for k, v in setup.learnt.items()} if decay else {}
+    torch's AveragedModel replaces the average by the weights at its first update, counts updates instead of steps, and
+    copies the frozen encoder too: runs would not resume from existing checkpoints. Only its update rule is used.
+    """
+
+    def __init__(self, parameters: dict[str, nn.Parameter], decay: float | None) -> None:
+        self.parameters, self.decay = parameters, decay
+        self.tensors: dict[str, Tensor] = {}
+        if decay is not None:
+            self.tensors = {name: parameter.detach().clone() for name, parameter in parameters.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         if self.decay is None:
             return
-        # A young average follows quickly, so that the first weights don't linger.
+        # The decay starts small, so that the average soon forgets the initial weights.
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, parameter in self.learnt.items():
-            self.tensors[name].lerp_(parameter, 1 - decay)
+        update = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+        update(list(self.tensors.values()), list(self.parameters.values()), step)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """What a checkpoint holds; one that was written without an average leaves the weights as its beginning."""
+        """The averages of a checkpoint. If it has none, the average starts from the weights."""
         for name in self.tensors:
-            self.tensors[name].copy_(tensors.get(name, self.learnt[name].detach()))
+            self.tensors[name].copy_(tensors.get(name, self.parameters[name].detach()))
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
-        """The network with its averaged weights."""
-        kept = {name: self.learnt[name].detach().clone() for name in self.tensors}
+        """The network has its averaged weights inside the block."""
+        trained = {name: self.parameters[name].detach().clone() for name in self.tensors}
         for name, average in self.tensors.items():
-            self.learnt[name].data.copy_(average)
+            self.parameters[name].data.copy_(average)
         try:
             yield
         finally:
-            for name, weights in kept.items():
-                self.learnt[name].data.copy_(weights)
+            for name, weights in trained.items():
+                self.parameters[name].data.copy_(weights)

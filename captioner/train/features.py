@@ -1,9 +1,9 @@
-"""The feature cache: every image goes through the frozen trunk once, into float16 memory-mapped shards.
+"""The feature cache: each image passes the frozen trunk once; the output is kept in memory-mapped float16 shards.
 
-A cache folder holds `cache.json` (what made it) and pairs `NNNNN.npy` + `NNNNN.json` (rows and whose they
-are). A shard counts once its json is there, and that is renamed into place last: an interruption loses at
-most the shard in hand, and a cache can grow by further images at any time. One process writes at a time:
-another one waits, and then finds what is there.
+A cache folder holds `cache.json` (what the features were computed with) and, per shard, `NNNNN.npy` (rows) and
+`NNNNN.json` (the keys of the rows' images). The JSON file of a shard is written last, and a shard without it does not
+count: an interruption loses at most the current shard, and more images can be added at any time. One process writes at
+a time; others wait, and then find the features in the cache.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 
 
 
 @dataclass(frozen=True)
-class Maker:
-    """What decides the cached numbers; a cache of another maker is refused with what differs."""
+class FeatureSpec:
+    """Everything that determines the cached numbers. A cache with a different spec is refused."""
 
     encoder: str
     fingerprint: str  # of the trunk's stages and weights
@@ -44,7 +44,7 @@ class Maker:
     shape: tuple[int, int, int]  # channels, rows, cols
 
     @classmethod
-    def of(cls, encoder: Encoder, *, flip: bool) -> Maker:
+    def of(cls, encoder: Encoder, *, flip: bool) -> FeatureSpec:
         return cls(
             encoder.settings.name,
             encoder.fingerprint(),
@@ -56,31 +56,31 @@ class Maker:
 
 
 def key(path: Path) -> str:
-    """How an image is known to the cache: folder, name, size, and a checksum of its beginning, middle and end.
+    """The key of an image: folder, name, size, and a checksum of its beginning, middle and end.
 
-    So a changed file is seen, and two files of one name are told apart, wherever the data set is moved to.
+    It changes when the file changes, differs between files of the same name, and stays when the data set is moved.
     """
     block = 8192
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        sum_ = crc32(file.read(block))
+        checksum = crc32(file.read(block))
         for start in (max(block, (size - block) // 2), max(2 * block, size - block)):
             file.seek(start)
-            sum_ = crc32(file.read(block), sum_)
-    return f"{path.parent.name}/{path.name}:{size}:{sum_:08x}"
+            checksum = crc32(file.read(block), checksum)
+    return f"{path.parent.name}/{path.name}:{size}:{checksum:08x}"
 
 
 class Features:
-    """A cache opened for reading: rows of images by key."""
+    """A cache opened for reading: rows by the keys of images."""
 
-    def __init__(self, folder: Path, maker: Maker) -> None:
+    def __init__(self, folder: Path, spec: FeatureSpec) -> None:
         self.folder = folder
-        self.maker = maker
-        _check_maker(folder, maker)
+        self.spec = spec
+        _check_spec(folder, spec)
         self.shards: list[NDArray[np.float16]] = []
         self.rows: dict[str, tuple[int, int]] = {}
         for listing in _listings(folder):
-            keys, shard = _open_shard(listing, (1 + maker.flip, *maker.shape))
+            keys, shard = _open_shard(listing, (1 + spec.flip, *spec.shape))
             self.rows.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
             self.shards.append(shard)
 
@@ -88,32 +88,32 @@ class Features:
         return [name for name in keys if name not in self.rows]
 
     def locate(self, keys: Sequence[str]) -> NDArray[np.int32]:
-        """Shard and row of every key, (N, 2); an incomplete cache is an error."""
+        """Shard and row of every key, (N, 2). An incomplete cache is an error."""
         missing = self.missing(keys)
         if missing:
             raise CaptionerError(
-                f"the feature cache {self.folder} is not whole: {len(missing)} of {len(keys)} images are missing, "
+                f"the feature cache {self.folder} is incomplete: {len(missing)} of {len(keys)} images are missing, "
                 f"the first is {missing[0]}; run `captioner features` with the same config"
             )
         return np.array([self.rows[name] for name in keys], np.int32).reshape(-1, 2)
 
-    def read(self, places: NDArray[np.int32], views: NDArray[np.int64] | None = None) -> torch.Tensor:
-        """Rows (B, C, rows, cols) as float32; `views` 1 is the mirror image."""
-        batch = np.empty((len(places), *self.maker.shape), np.float16)
-        for i, (shard, row) in enumerate(places):
+    def read(self, locations: NDArray[np.int32], views: NDArray[np.int64] | None = None) -> torch.Tensor:
+        """Grids (B, C, rows, cols) as float32, by shard and row; a view of 1 is the mirror image."""
+        batch = np.empty((len(locations), *self.spec.shape), np.float16)
+        for i, (shard, row) in enumerate(locations):
             batch[i] = self.shards[shard][row, 0 if views is None else views[i]]
         return torch.from_numpy(batch).float()
 
 
-def cache_folder(root: Path, maker: Maker) -> Path:
-    """Where a maker's cache lives: one folder an encoder, weights, cut and size."""
-    flip = "-flip" if maker.flip else ""
-    return root.expanduser() / f"{maker.encoder}-{maker.size}{flip}-{maker.fingerprint[:8]}"
+def cache_folder(root: Path, spec: FeatureSpec) -> Path:
+    """The folder of a cache: one per encoder, weights, cut and image size."""
+    flip = "-flip" if spec.flip else ""
+    return root.expanduser() / f"{spec.encoder}-{spec.size}{flip}-{spec.fingerprint[:8]}"
 
 
 def build(
     folder: Path,
-    maker: Maker,
+    spec: FeatureSpec,
     encoder: Encoder,
     paths: Sequence[Path],
     *,
@@ -123,26 +123,26 @@ def build(
     threads: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Features:
-    """Encode what is not yet in the cache, and open it. Goes on where an interrupted run was."""
+    """Encode the images that are not yet in the cache, and open it. Continues an interrupted run."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {key(path): path for path in paths}
-    with FileLock(folder / "lock"):  # the system gives it back when its holder is killed
+    images_by_key = {key(path): path for path in paths}
+    with FileLock(folder / "lock"):  # the system releases it when its process is killed
         manifest = folder / "cache.json"
         if not manifest.exists():
-            write_atomically(manifest, json.dumps(asdict(maker), indent=1).encode())
-        have = Features(folder, maker)
-        todo = [(name, path) for name, path in wanted.items() if name not in have.rows]
+            write_atomically(manifest, json.dumps(asdict(spec), indent=1))
+        cache = Features(folder, spec)
+        todo = [(name, path) for name, path in images_by_key.items() if name not in cache.rows]
         if not todo:
-            return have
+            return cache
         sweep(folder)
-        make = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
-        _encode_into(folder, maker, make, todo, batch, shard, len(wanted), progress)
-        return Features(folder, maker)
+        encode = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
+        _encode_into(folder, spec, encode, todo, batch, shard, len(images_by_key), progress)
+        return Features(folder, spec)
 
 
 def _encode_into(
     folder: Path,
-    maker: Maker,
+    spec: FeatureSpec,
     encode: Encode,
     todo: list[tuple[str, Path]],
     batch: int,
@@ -150,19 +150,19 @@ def _encode_into(
     total: int,
     progress: Callable[[int, int], None],
 ) -> None:
-    """Encode images into further shards."""
-    # After the last one there is, not the count of them: a shard may have been taken out by hand.
+    """Encode images into new shards."""
+    # One after the largest number, not the number of shards: a shard may have been removed by hand.
     number = max((int(listing.stem) for listing in _listings(folder)), default=-1) + 1
     done = total - len(todo)
     progress(done, total)
     with ThreadPoolExecutor(2) as pool:
         for start in range(0, len(todo), shard):
             chunk = todo[start : start + shard]
-            rows = np.empty((len(chunk), 1 + maker.flip, *maker.shape), np.float16)
+            rows = np.empty((len(chunk), 1 + spec.flip, *spec.shape), np.float16)
             filled = 0
-            for pixels in _pixel_batches(pool, [path for _, path in chunk], maker.size, batch):
+            for pixels in _pixel_batches(pool, [path for _, path in chunk], spec.size, batch):
                 rows[filled : filled + len(pixels), 0] = encode(pixels)
-                if maker.flip:
+                if spec.flip:
                     rows[filled : filled + len(pixels), 1] = encode(np.ascontiguousarray(pixels[:, :, ::-1]))
                 filled += len(pixels)
                 progress(done + filled, total)
@@ -175,17 +175,17 @@ def _pixel_batches(
     pool: ThreadPoolExecutor, paths: Sequence[Path], size: int, batch: int
 ) -> Iterator[NDArray[np.uint8]]:
     """Decoded pictures in order, a few batches ahead of the encoder."""
-    waiting = iter(paths)
-    ahead = [pool.submit(load, path, size) for path in islice(waiting, 4 * batch)]
-    while ahead:
-        now, ahead = ahead[:batch], ahead[batch:]
-        pixels = np.stack([future.result()[1] for future in now])
-        ahead += [pool.submit(load, path, size) for path in islice(waiting, len(now))]
+    remaining = iter(paths)
+    futures = [pool.submit(load, path, size) for path in islice(remaining, 4 * batch)]
+    while futures:
+        current, futures = futures[:batch], futures[batch:]
+        pixels = np.stack([future.result()[1] for future in current])
+        futures += [pool.submit(load, path, size) for path in islice(remaining, len(current))]
         yield pixels
 
 
 def _encode_on_cpu(encoder: Encoder, threads: int | None) -> Encode:
-    """The trunk through onnxruntime, which runs convolutions on a CPU about twice as fast as torch."""
+    """Runs the trunk in onnxruntime, whose convolutions are about twice as fast as torch's on a CPU."""
     import tempfile
 
     import onnxruntime as ort
@@ -218,27 +218,27 @@ def _encode_on(encoder: Encoder, device: str) -> Encode:
     return encode
 
 
-def _check_maker(folder: Path, maker: Maker) -> None:
+def _check_spec(folder: Path, spec: FeatureSpec) -> None:
     manifest = folder / "cache.json"
     if not manifest.is_file():
         raise CaptionerError(f"{folder} is not a feature cache: it has no cache.json; run `captioner features`")
     try:
-        found: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+        cached: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CaptionerError(f"{manifest} is damaged ({error}); remove {folder} and run `captioner features`") from None
-    expected = json.loads(json.dumps(asdict(maker)))
-    differing = [f"{k}: {found.get(k)!r}, needed {v!r}" for k, v in expected.items() if found.get(k) != v]
-    if differing:
-        raise CaptionerError(f"the feature cache {folder} was made otherwise: {'; '.join(differing)}")
+    needed = json.loads(json.dumps(asdict(spec)))
+    differences = [f"{k}: {cached.get(k)!r}, needed {v!r}" for k, v in needed.items() if cached.get(k) != v]
+    if differences:
+        raise CaptionerError(f"the feature cache {folder} was built with different settings: {'; '.join(differences)}")
 
 
 def _listings(folder: Path) -> list[Path]:
-    """The listings of the shards that count, in order."""
+    """The JSON files of the complete shards, in order."""
     return sorted(folder.glob("[0-9]*.json"))
 
 
 def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray[np.float16]]:
-    """Whose rows a shard holds, and the rows; a shard that is not whole is an error that says what to do."""
+    """The keys and the rows of a shard. A damaged shard is an error that says what to do."""
     data = listing.with_suffix(".npy")
     try:
         keys: list[str] = json.loads(listing.read_text(encoding="utf-8"))
@@ -248,13 +248,13 @@ def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray
     except (OSError, EOFError, ValueError) as error:
         raise CaptionerError(
             f"the shard {data} is damaged ({error}); remove {listing} and run `captioner features` again: "
-            "its images are then encoded anew"
+            "its images are then encoded again"
         ) from None
     return keys, shard
 
 
 def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: list[str]) -> None:
-    final = folder / f"{number:05d}.npy"
-    with open_atomically(final) as file:
+    rows_file = folder / f"{number:05d}.npy"
+    with open_atomically(rows_file) as file:
         np.save(file, rows)
-    write_atomically(final.with_suffix(".json"), json.dumps(keys, ensure_ascii=False).encode())
+    write_atomically(rows_file.with_suffix(".json"), json.dumps(keys, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish that the loop fulfils between two steps."""
+"""Turns Ctrl-C into a stop request that the trainer honours after the current step."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from types import FrameType
 
 
 class Interrupt:
-    """Set by SIGINT or SIGTERM; a second one stops at once, without saving."""
+    """Set by SIGINT or SIGTERM. A second signal stops at once, without saving."""
 
-    GRACE = 2.0  # seconds: torchrun passes on to its processes the Ctrl-C that they have got already
+    GRACE = 2.0  # seconds: torchrun sends its processes the Ctrl-C that the terminal has already sent them
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self.since = 0.0
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
-        if self.asked and now - self.since > self.GRACE:
+        if self.requested and now - self.since > self.GRACE:
             raise KeyboardInterrupt
-        if not self.asked:
-            self.asked, self.since = True, now
+        if not self.requested:
+            self.requested, self.since = True, now
 
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Signals are caught inside; what was there before is put back after."""
+    """Handles the signals inside the block, and restores the previous handlers after it."""
     interrupt = Interrupt()
-    before = {number: signal.signal(number, interrupt.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, interrupt.handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupt
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

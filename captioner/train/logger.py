@@ -1,4 +1,4 @@
-"""What a run writes down beside its checkpoints. Only the leading process keeps a logger that writes."""
+"""The log of a run: metrics, timing, TensorBoard, and lines on standard error."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from captioner.files.atomic import write_atomically
 from captioner.images.reading import Picture, read
 from captioner.inference.backend import Backend
 from captioner.inference.search import Hypothesis, caption_of
+from captioner.train.run_folder import RunFolder
 
 
 class Logger:
-    """`metrics.jsonl` (the same numbers in every repetition of a run), `timing.jsonl`, TensorBoard's `board/`."""
+    """Writes metrics.jsonl, timing.jsonl and TensorBoard's files, and prints lines. Only the main process writes."""
 
-    def __init__(self, folder: Path, step: int, *, validated: bool, writes: bool) -> None:
-        """Metrics that a resumed run will write again are dropped: those of steps after `step`, and of a
-        validation after it unless `validated`.
+    def __init__(self, folder: RunFolder, step: int, *, validated: bool, writes: bool) -> None:
+        """A resumed run drops the metrics that it will write again.
+
+        These are the rows after `step`, and the validation at `step` unless it is done (`validated`).
         """
         self.folder, self.writes = folder, writes
         self.board: Any = None
@@ -31,11 +33,11 @@ class Logger:
             return
         from torch.utils.tensorboard import SummaryWriter
 
-        self.board = SummaryWriter(str(folder / "board"), purge_step=step + 1 if step else None)
-        metrics = folder / "metrics.jsonl"
-        if metrics.exists():
-            kept = [line for line in metrics.read_text().splitlines() if _is_before(line, step, validated)]
-            write_atomically(metrics, "".join(line + "\n" for line in kept))
+        self.board = SummaryWriter(str(folder.board), purge_step=step + 1 if step else None)
+        if folder.metrics.exists():
+            lines = folder.metrics.read_text().splitlines()
+            kept = [line for line in lines if _is_before(line, step, validated)]
+            write_atomically(folder.metrics, "".join(line + "\n" for line in kept))
 
     def info(self, line: str) -> None:
         if self.writes:
@@ -44,21 +46,21 @@ class Logger:
     def metrics(self, step: int, **row: Any) -> None:
         if not self.writes:
             return
-        _append(self.folder / "metrics.jsonl", {"step": step, **row})
+        _append(self.folder.metrics, {"step": step, **row})
         kind = "validation" if "validation" in row else "train"
         for name, value in (row["validation"] if kind == "validation" else row).items():
             self.board.add_scalar(f"{kind}/{name}", value, step)
 
     def timing(self, **row: Any) -> None:
         if self.writes:
-            _append(self.folder / "timing.jsonl", row)
+            _append(self.folder.timing, row)
 
-    def samples(self, step: int, data: CaptionSet, found: list[Hypothesis], backend: Backend) -> None:
-        """Captions of the first images with their attention."""
+    def samples(self, step: int, data: CaptionSet, hypotheses: list[Hypothesis], backend: Backend) -> None:
+        """Captions of the first validation images, with their attention maps."""
         if not self.writes:
             return
         lines = []
-        for item, hypothesis in zip(data, found, strict=False):
+        for item, hypothesis in zip(data, hypotheses, strict=False):
             picture = Picture(str(item.path), read(item.path)[1], item.path)
             caption = caption_of(hypothesis, backend, picture)
             lines.append(f"{item.path.name}: {caption.text}")
@@ -84,5 +86,5 @@ def _is_before(line: str, step: int, validated: bool) -> bool:
     try:
         row = json.loads(line)
     except ValueError:
-        return False  # a line that a kill cut short
+        return False  # the process was killed while it wrote this line
     return bool(row["step"] < step or (row["step"] == step and (validated or "validation" not in row)))

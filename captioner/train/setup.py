@@ -1,4 +1,4 @@
-"""From a config to all that a run works on: data, words, network, grids, optimiser."""
+"""From a config to what a run trains and reads: data, vocabulary, network, grids, optimizer."""
 
 from __future__ import annotations
 
@@ -24,17 +24,11 @@ from captioner.train import config as configs
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import World
-from captioner.train.grids import (
-    CachedGrids,
-    Grids,
-    PixelGrids,
-    check_apart,
-    encoding_progress,
-    open_features,
-    read_split,
-)
+from captioner.train.grids import CachedGrids, Grids, PixelGrids, encoding_progress, open_features
+from captioner.train.run_folder import RunFolder, model_folder
+from captioner.train.splits import check_apart, read_split
 
-# Settings with any value of which weights fit all the same; so do those of dropout.
+# Settings that don't change the shapes of the weights. Those of dropout don't either.
 SHAPELESS = {
     *("encoder.weights", "encoder.size", "encoder.tail"),
     *(f"model.attention.{name}" for name in ("mode", "temperature", "width", "relaxation")),
@@ -43,67 +37,84 @@ SHAPELESS = {
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What a run works on; what changes as it goes is in the loop.
+    """What a run trains and reads.
 
-    Of the training captions the numbers alone are kept: as text they would take most of the memory.
+    Training captions are kept as numbers only: as text they would take most of the memory.
     """
 
     val_set: CaptionSet
     vocabulary: Vocabulary
     corpus: Corpus
     network: Network
-    tail: list[nn.Parameter]  # of the encoder, that learn from some epoch on
-    learnt: dict[str, nn.Parameter]  # the decoder's and the tail's
+    tail: list[nn.Parameter]  # trained from epoch training.tune.start_epoch on
+    trainable: dict[str, nn.Parameter]  # of the decoder and the tail
     train_grids: Grids
     val_grids: Grids
 
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """Words and weights that a run begins with: those of the run it goes on with, or of `start_from`."""
+    """The vocabulary and weights that a run starts with: of the run that is resumed, or of `training.start_from`."""
 
     vocabulary: Vocabulary
     weights: dict[str, Tensor]
     source: Path
 
+    @classmethod
+    def of_checkpoint(cls, folder: RunFolder, tensors: dict[str, Tensor]) -> InitialWeights:
+        """Those of a run that is resumed."""
+        return cls(Vocabulary.load(folder.vocabulary), checkpoint.part(tensors, "network"), folder.checkpoint)
+
+    @classmethod
+    def of_model(cls, path: Path) -> InitialWeights:
+        """The best weights of a run, or the weights of a bundle, by its folder."""
+        folder = RunFolder(model_folder(path))
+        weights = folder.best_weights if folder.best_weights.is_file() else folder.path / WEIGHTS
+        for file in (folder.vocabulary, weights):
+            if not file.is_file():
+                raise UsageError(
+                    f"training.start_from: {path} has no {file.name}; give the folder of a bundle, or of a run that "
+                    "has been validated"
+                )
+        return cls(Vocabulary.load(folder.vocabulary), checkpoint.read(weights)[0], weights)
+
 
 def prepare(config: Config, world: World, resumed: InitialWeights | None = None) -> TrainingSetup:
-    """Read the data, build the network, encode what is not yet cached."""
+    """Read the data, build the network, and encode the images that are not yet in the feature cache."""
     settings = config.training
     train_set, val_set = read_split(config, "train"), read_split(config, "val")
     check_apart(train_set, val_set)
     train_set = _first(train_set, settings.limit)
     val_set = _first(val_set, settings.validation.images)
-    origin = resumed or (start_from(settings.start_from.expanduser()) if settings.start_from else None)
-    if origin is None:
+    initial = resumed or (InitialWeights.of_model(settings.start_from.expanduser()) if settings.start_from else None)
+    if initial is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
         network = Network(config.encoder, config.model, len(vocabulary))
-    else:  # before the features: the trunk's weights, which made them, are among these
-        vocabulary, network = origin.vocabulary, _loaded(config, origin)
+    else:  # loaded before the features are: their trunk is part of these weights
+        vocabulary, network = initial.vocabulary, _network(config, initial)
     network.to(world.device)
-    tail = _tail(config, network)
     return TrainingSetup(
-        val_set,
-        vocabulary,
-        Corpus.of(train_set, vocabulary, config.data.max_length),
-        network,
-        tail,
-        {name: p for name, p in network.named_parameters() if p.requires_grad},
-        _grids(config, network, train_set, world),
-        _grids(config, network, val_set, world),
+        val_set=val_set,
+        vocabulary=vocabulary,
+        corpus=Corpus.of(train_set, vocabulary, config.data.max_length),
+        network=network,
+        tail=_tail(config, network),
+        trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
+        train_grids=_grids(config, network, train_set, world),
+        val_grids=_grids(config, network, val_set, world),
     )
 
 
-def first_encoder(config: Config) -> Encoder:
-    """The encoder that a run of this config begins with: its trunk makes the features."""
+def initial_encoder(config: Config) -> Encoder:
+    """The encoder that a run with this config starts with. Its trunk computes the features."""
     source = config.training.start_from
     if source is None:
         return Encoder(config.encoder)
-    return _loaded(config, start_from(source.expanduser())).encoder
+    return _network(config, InitialWeights.of_model(source.expanduser())).encoder
 
 
 def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimizer:
-    """The configured optimiser; a group's `share` is its part of the learning rate."""
+    """The configured optimizer. The `share` of a group is multiplied with the learning rate."""
     s = config.training.optimizer
     groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "share": 1.0}]
     if setup.tail:
@@ -114,38 +125,39 @@ def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimize
     return kind(groups, lr=s.learning_rate, betas=s.betas, weight_decay=s.weight_decay, fused=True)
 
 
-def _loaded(config: Config, origin: InitialWeights) -> Network:
-    network = Network(config.encoder, config.model, len(origin.vocabulary), load=False)
+def _network(config: Config, initial: InitialWeights) -> Network:
+    network = Network(config.encoder, config.model, len(initial.vocabulary), load=False)
     try:
-        load_weights(network, origin.weights, str(origin.source))
+        load_weights(network, initial.weights, str(initial.source))
     except CaptionerError:
-        if others := _other_settings(config, origin.source):
-            raise UsageError(f"{origin.source} does not fit the model: it was made with {', '.join(others)}") from None
+        if differences := _differences(config, initial.source):
+            raise UsageError(
+                f"{initial.source} does not fit the model: it was built with {', '.join(differences)}"
+            ) from None
         raise
     return network
 
 
-def _other_settings(config: Config, weights: Path) -> list[str]:
-    """The settings that may shape weights and that a bundle or run has otherwise than the config, as --set takes them.
-
-    None where they can't be told.
-    """
-    home = weights.parent.parent if weights.parent.name == "best" else weights.parent
+def _differences(config: Config, weights: Path) -> list[str]:
+    """Settings of the weights' bundle or run that shape them and differ from the config, as --set takes them."""
+    folder = RunFolder(model_folder(weights.parent))
     try:
-        if (home / MANIFEST).is_file():
-            made = current_settings(read_manifest(home).settings)
+        if (folder.path / MANIFEST).is_file():
+            settings = current_settings(read_manifest(folder.path).settings)
         else:
-            made = configs.load(home / "config.yaml").model_dump(mode="json")
+            settings = configs.load(folder.config).model_dump(mode="json")
     except CaptionerError:
         return []
-    ours = config.model_dump(mode="json")
-    theirs, own = ({**_flat("encoder", s["encoder"]), **_flat("model", s["model"])} for s in (made, ours))
-    named = [key for key in theirs if key not in SHAPELESS and not key.endswith("dropout")]
-    return [f"{key}={json.dumps(theirs[key])}" for key in named if key in own and theirs[key] != own[key]]
+    theirs, ours = (
+        {**_flat("encoder", s["encoder"]), **_flat("model", s["model"])}
+        for s in (settings, config.model_dump(mode="json"))
+    )
+    shaping = [key for key in theirs if key not in SHAPELESS and not key.endswith("dropout")]
+    return [f"{key}={json.dumps(theirs[key])}" for key in shaping if key in ours and theirs[key] != ours[key]]
 
 
 def _flat(name: str, values: Any) -> dict[str, Any]:
-    """A section's settings by their dotted names."""
+    """The settings of a section by their dotted names."""
     if not isinstance(values, dict):
         return {name: values}
     return {key: value for k, v in values.items() for key, value in _flat(f"{name}.{k}", v).items()}
@@ -155,20 +167,20 @@ def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> 
     if network.encoder.cut == 0:
         if config.training.crop < 1:
             raise UsageError(
-                f"training.crop={config.training.crop} is of cached grids, and encoder.tail={config.encoder.tail} "
+                f"training.crop={config.training.crop} crops cached grids, but encoder.tail={config.encoder.tail} "
                 "caches none; set training.crop=1 (training.augment crops pixels)"
             )
         return PixelGrids(network.encoder, data, augment=config.training.augment)
-    if world.is_main:  # one process encodes what is missing, the others then find it
+    if world.is_main:  # encodes the missing images; the other processes then find them in the cache
         with encoding_progress() as progress:
             open_features(config, network.encoder, data, device=world.device.type, progress=progress.show)
-    world.wait()
+    world.barrier()
     cache = open_features(config, network.encoder, data, device=world.device.type)
     return CachedGrids(cache, data, crop=config.training.crop)
 
 
 def _tail(config: Config, network: Network) -> list[nn.Parameter]:
-    """Parameters of the encoder that learn, at some epoch or other."""
+    """The parameters of the encoder that are trained, from some epoch on."""
     stage, encoder = config.training.tune.from_stage, network.encoder
     if not config.encoder.tail:
         return []
@@ -179,18 +191,3 @@ def _tail(config: Config, network: Network) -> list[nn.Parameter]:
 
 def _first(data: CaptionSet, count: int | None) -> CaptionSet:
     return dataclasses.replace(data, items=data.items[:count]) if count else data
-
-
-def start_from(source: Path) -> InitialWeights:
-    """The best weights of a run, or those of a bundle, by its folder; the words are those the weights know."""
-    home = source.parent if source.name == "best" else source
-    words, weights = home / "vocabulary.json", home / "best" / WEIGHTS
-    if not weights.is_file():
-        weights = home / WEIGHTS
-    for file in (words, weights):
-        if not file.is_file():
-            raise UsageError(
-                f"training.start_from: {source} has no {file.name}; give the folder of a bundle, or of a run that has "
-                "been validated"
-            )
-    return InitialWeights(Vocabulary.load(words), checkpoint.read(weights)[0], weights)

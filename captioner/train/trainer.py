@@ -1,9 +1,9 @@
-"""The training loop: teacher-forced captions, soft or hard, then optionally the self-critical stage.
+"""The trainer: teacher-forced captions with soft or hard attention, then optionally the self-critical stage.
 
-Read top-down: `train` opens a run, `Trainer.run` walks epochs and steps, `Trainer._step` is one batch. All that
-changes as it goes is in `TrainingState`, the network, the optimiser and the average, and goes into the
-checkpoint. What is random is drawn from generators seeded by (seed, epoch, step), and dropout from torch's
-own, which the checkpoint holds: a run that was killed ends with the same bits as one that was not.
+`Trainer.run` and `Trainer._train_epoch` are the training loop, in the order things happen. What changes during a run
+is in the network, the optimizer, the EMA and `TrainingState`, and all of it is in the checkpoint. Random numbers come
+from generators seeded by (seed, epoch, position), and for dropout from torch's global generator, whose state is in the
+checkpoint too. So a run that was killed and resumed ends with the same bits as one that was not.
 """
 
 from __future__ import annotations
@@ -11,35 +11,32 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from captioner.errors import CaptionerError
 from captioner.files.atomic import sweep, write_atomically
 from captioner.inference.torch_backend import TorchBackend
-from captioner.model import loss as objective
-from captioner.model.caption_decoder import TeacherForced
-from captioner.model.network import Network
-from captioner.progress import ProgressBar, duration
-from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint, schedule
 from captioner.train import config as configs
+from captioner.train.batch_loss import BatchLoss
+from captioner.train.checkpoint import TrainingState
 from captioner.train.config import Config
-from captioner.train.corpus import StepPlan, plan, tensors
+from captioner.train.corpus import StepPlan, plan
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
+from captioner.train.epoch_timer import EpochTimer
+from captioner.train.grids import read_ahead
 from captioner.train.interrupt import Interrupt, interruptible
+from captioner.train.loaded_run import write_best
 from captioner.train.logger import Logger
-from captioner.train.run_folder import Keeper, TrainingState
-from captioner.train.self_critical import SelfCritical, load_meteor
+from captioner.train.run_folder import RunFolder
+from captioner.train.self_critical import load_meteor
 from captioner.train.setup import InitialWeights, make_optimizer, prepare
 from captioner.train.validation import validate
 from captioner.workarounds.half_precision import check_precision
@@ -48,32 +45,11 @@ from captioner.workarounds.malloc import keep_memory
 LOG_EVERY = 50  # steps
 
 
-class ForwardPass(nn.Module):
-    """A teacher-forced pass as one module, so that DistributedDataParallel sees one forward."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(
-        self,
-        grid: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        lengths: Tensor,
-        annotations: Tensor | None = None,  # the grid's, where they have been made already
-        **how: Any,
-    ) -> TeacherForced:
-        if annotations is None:
-            annotations = self.network.annotations(grid)
-        return self.network.decoder(annotations, inputs, targets, lengths, **how)  # type: ignore[no-any-return]
-
-
 def train(config: Config, folder: Path, world: World, *, resume: bool = False) -> TrainingState:
-    """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves."""
+    """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves a checkpoint."""
     check_precision(config.training.precision, world.device.type)
     if config.training.scst and config.training.scst.reward.meteor:
-        load_meteor()  # before the first epoch: its files may be missing
+        load_meteor()  # fails now, not after the first epochs, if its files are missing
     if world.device.type == "cpu":
         keep_memory()
     if config.training.threads:
@@ -83,8 +59,8 @@ def train(config: Config, folder: Path, world: World, *, resume: bool = False) -
     try:
         with interruptible() as interrupt:
             trainer.run(interrupt)
-    except OSError as error:  # a full disk, or a folder that went away
-        raise CaptionerError(f"step {trainer.state.step}: {error}; {trainer.keeper.last_good()}") from error
+    except OSError as error:  # a full disk, or a folder that was removed
+        raise CaptionerError(f"step {trainer.state.step}: {error}; {trainer.last_good_checkpoint()}") from error
     finally:
         trainer.logger.close()
     return trainer.state
@@ -92,281 +68,174 @@ def train(config: Config, folder: Path, world: World, *, resume: bool = False) -
 
 class Trainer:
     def __init__(self, config: Config, folder: Path, world: World, resume: bool) -> None:
-        self.config, self.settings, self.folder, self.world = config, config.training, folder, world
-        last = folder / checkpoint.LAST
-        held, state = checkpoint.read(last) if resume else ({}, {})
-        words = folder / "vocabulary.json"
-        origin = InitialWeights(Vocabulary.load(words), checkpoint.part(held, "network"), last) if resume else None
-        self.setup = prepare(config, world, origin)
+        self.config, self.settings, self.folder, self.world = config, config.training, RunFolder(folder), world
+        saved, saved_state = checkpoint.read(self.folder.checkpoint) if resume else ({}, {})
+        weights = InitialWeights.of_checkpoint(self.folder, saved) if resume else None
+        self.setup = prepare(config, world, weights)
         self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
         self.optimizer = make_optimizer(config, self.setup)
-        self.ema = EMA(self.setup, self.settings.ema)
-        self.generator = torch.Generator(device=world.device)
-        self.scaler = torch.amp.GradScaler(enabled=self.settings.precision == "float16" and world.device.type == "cuda")
-        self.keeper = Keeper(folder, world, self.network, self.optimizer, self.ema, self.scaler)
-        self.state = self.keeper.restore(held, state) if resume else TrainingState()
-        self.critic: SelfCritical | None = None
+        self.ema = EMA(self.setup.trainable, self.settings.ema)
+        self.generator = torch.Generator(device=world.device)  # for sampling: cells, words, captions
+        float16 = self.settings.precision == "float16" and world.device.type == "cuda"
+        self.scaler = torch.amp.GradScaler(enabled=float16)
+        self.state = self._restore(saved, saved_state) if resume else TrainingState()
+        self.saved_step = self.state.step
+        self.loss = BatchLoss(self.setup, self.settings, self.state, world, self.generator)
         if world.is_main:
             sweep(folder)
-            write_atomically(folder / "config.yaml", configs.dump(config))  # a resumed run may have changed it
+            write_atomically(self.folder.config, configs.dump(config))  # a resumed run may have changed settings
             if not resume:
-                self.vocabulary.save(words)
+                self.vocabulary.save(self.folder.vocabulary)
         if not resume:
             self._save()
-        if world.rank:  # same weights everywhere, other dropout
+        if world.rank:  # the same weights in all processes, but different dropout
             torch.manual_seed(_seed(config.seed, self.state.step, world.rank))
-        p = self.state
-        self.logger = Logger(folder, p.step, validated=p.position == 0, writes=world.is_main)
+        self.logger = Logger(self.folder, self.state.step, validated=self.state.position == 0, writes=world.is_main)
+
+    # --- the training loop ---------------------------------------------------------------------------
 
     def run(self, interrupt: Interrupt) -> None:
-        s, p = self.settings, self.state
-        while p.epoch < s.epochs and not self._stands_still():
-            self._epoch(interrupt)
-            p.epoch, p.position = p.epoch + 1, 0
-            if p.epoch % s.validation.every == 0 or p.epoch == s.epochs:
+        s, state = self.settings, self.state
+        while state.epoch < s.epochs and not self._has_stopped_improving():
+            self._train_epoch(interrupt)
+            state.epoch, state.position = state.epoch + 1, 0
+            if state.epoch % s.validation.every == 0 or state.epoch == s.epochs:
                 self._validate()
             self._save()
-        if self._stands_still():
-            self.logger.info(f"no better {s.validation.score} for {p.waiting} validations: stopped")
-        best = f"best {s.validation.score} {p.best:.1f} after epoch {p.best_epoch}"
-        self.logger.info(f"done: {best}, in {self.folder / 'best'}")
+        if self._has_stopped_improving():
+            self.logger.info(f"no better {s.validation.score} for {state.waiting} validations: stopped")
+        best = f"best {s.validation.score} {state.best:.1f} after epoch {state.best_epoch}"
+        self.logger.info(f"done: {best}, in {self.folder.best_weights.parent}")
 
-    def _stands_still(self) -> bool:
-        """Early stopping: the score has not risen for as long as is configured."""
+    def _train_epoch(self, interrupt: Interrupt) -> None:
+        s, state = self.settings, self.state
+        self._begin_epoch()
+        steps = self._plan_epoch()
+        with EpochTimer(self.world, state, s.epochs, len(steps)) as timer:
+            for batch, grid in self._batches(steps):
+                with timer.step(batch.captions.size):
+                    self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
+                    self._set_learning_rate(len(steps))
+                    updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(steps)
+                    with self.loss.gradient_sync(updates):
+                        loss = self.loss(batch, grid)
+                        scaled = self.scaler.scale(loss * self.loss.weight(batch) / s.accumulate)
+                        scaled.backward()  # type: ignore[no-untyped-call]
+                    mean_loss = self._finite("loss", float(self.world.sum(loss.detach())) / self.world.size)
+                    if updates:
+                        self._clip_gradient()
+                        self.scaler.step(self.optimizer)
+                        self.scaler.update()
+                        self.optimizer.zero_grad(set_to_none=True)
+                        self.ema.update(state.step)
+                    state.step += 1
+                    state.position += 1
+                    state.stage_steps += self.loss.self_critical is not None
+                timer.show(mean_loss)
+                if state.position % LOG_EVERY == 0 or state.position == len(steps):
+                    self._log_metrics(len(steps))
+                if not updates:
+                    continue  # a checkpoint does not hold gradients
+                if self.world.any(interrupt.requested):
+                    self._save()
+                    resume = f"captioner train --resume {self.folder.path}"
+                    raise CaptionerError(f"stopped and saved at step {state.step}; to resume: {resume}")
+                if state.step - self.saved_step >= s.checkpoint_every:
+                    self._save()
+        timer.log(self.logger)
+
+    # --- before the batches of an epoch --------------------------------------------------------------
+
+    def _has_stopped_improving(self) -> bool:
+        """Early stopping."""
         patience = self.settings.validation.patience
         return patience is not None and self.state.waiting >= patience
 
-    def _epoch(self, interrupt: Interrupt) -> None:
-        s, p = self.settings, self.state
-        self._enter_epoch()
-        steps = self._plan()
-        first, captions, inside = p.position, 0, 0.0
-        bar = ProgressBar(total=len(steps), plain_every=100) if self.world.is_main else None
-        began = time.monotonic()
-        try:
-            for step_plan, grid in self._batches(steps[first:], first):
-                now = time.monotonic()
-                value = self._step(step_plan, grid, len(steps))
-                inside += time.monotonic() - now
-                captions += step_plan.captions.size
-                spent = time.monotonic() - began
-                if bar:
-                    text = f"epoch {p.epoch + 1}/{s.epochs}, loss {value:.2f}, {captions / spent:.0f} captions/s"
-                    bar.show(p.position, text=text)
-                if p.position % LOG_EVERY == 0 or p.position == len(steps):
-                    self._log(len(steps))
-                if p.position % s.accumulate and p.position < len(steps):
-                    continue  # gradients are pending, which a checkpoint doesn't hold
-                if self.world.any(interrupt.asked):
-                    self._save()
-                    raise CaptionerError(
-                        f"stopped at step {p.step}, saved; go on with: captioner train --resume {self.folder}"
-                    )
-                if p.step - self.keeper.saved >= s.checkpoint_every:
-                    self._save()
-        finally:
-            if bar:
-                bar.clear()
-        rate = captions * self.world.size / max(spent, 1e-9) if captions else 0.0
-        outside = 1 - inside / spent if captions else 0.0  # not in forward, backward and optimiser
-        self.logger.timing(
-            epoch=p.epoch + 1,
-            steps=len(steps) - first,
-            seconds=round(spent, 2) if captions else 0.0,
-            captions_per_second=round(rate, 2),
-            outside_share=round(outside, 4),
+    def _begin_epoch(self) -> None:
+        """The encoder's tail is trained from its epoch on, and the self-critical stage begins at its epoch."""
+        for parameter in self.setup.tail:
+            parameter.requires_grad_(self.state.epoch >= self.settings.tune.start_epoch)
+        self.loss.begin_epoch()
+
+    def _plan_epoch(self) -> list[StepPlan]:
+        references = self.loss.self_critical.settings.references if self.loss.self_critical else 1
+        steps = plan(
+            self.setup.corpus,
+            images=self.settings.images,
+            captions=self.settings.captions,
+            seed=self.config.seed,
+            epoch=self.state.epoch,
+            world_size=self.world.size,
+            references=references,
         )
-        if captions:
-            self.logger.info(f"epoch {p.epoch + 1}: {duration(spent)}, {rate:.0f} captions/s")
+        if not steps:
+            raise CaptionerError(f"no training image has {references} captions (training.scst.references)")
+        return steps
+
+    def _batches(self, steps: list[StepPlan]) -> Iterator[tuple[StepPlan, Tensor]]:
+        """The rest of the epoch: this process's part of each step, and its grids, which are read one step ahead."""
+        epoch, first, rank = self.state.epoch, self.state.position, self.world.rank
+
+        def fetch(i: int) -> tuple[StepPlan, Tensor]:
+            batch = steps[first + i].share(rank, self.world.size)
+            rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
+            return batch, self.setup.train_grids(batch.images, rng)
+
+        return read_ahead(fetch, len(steps) - first)
 
     # --- one batch -----------------------------------------------------------------------------------
 
-    def _step(self, step_plan: StepPlan, grid: Tensor, steps: int) -> float:
-        """Loss, gradients and, when enough have been added up, the optimiser's step."""
-        s, p = self.settings, self.state
-        self.generator.manual_seed(_seed(self.config.seed, p.epoch, p.position, self.world.rank))
-        rate = self._set_rate(steps)
-        moves = (p.position + 1) % s.accumulate == 0 or p.position + 1 == steps
-        held = nullcontext() if moves or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
-        with held:
-            total = self._critical_loss(step_plan, grid) if self.critic else self._loss(step_plan, grid)
-            self.scaler.scale(total * self._share(step_plan) / s.accumulate).backward()  # type: ignore[no-untyped-call]
-        value = float(self.world.total(total.detach())) / self.world.size
-        self._check("loss", value, rate)
-        if moves:
-            self.scaler.unscale_(self.optimizer)
-            learning = [x for x in self.setup.learnt.values() if x.grad is not None]
-            norm = float(nn.utils.clip_grad_norm_(learning, s.optimizer.clip or math.inf))
-            if math.isfinite(norm) or not self.scaler.is_enabled():  # the scaler itself skips steps that overflow
-                self._check("gradient", norm, rate)
-                self._add(gradient=norm, updates=1)
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.optimizer.zero_grad(set_to_none=True)
-            self.ema.update(p.step)
-        p.step += 1
-        p.position += 1
-        p.stage_steps += self.critic is not None
-        return value
-
-    def _share(self, step_plan: StepPlan) -> float:
-        """Smaller steps (see corpus.plan) weigh less: every caption, or every image sampled from, weighs the same."""
-        s = self.settings
-        size, whole = step_plan.captions.size, s.images * s.captions
-        if self.critic:
-            size, whole = len(step_plan.images), s.images
-        return min(1.0, size * self.world.size / whole)
-
-    def _check(self, what: str, value: float, rate: float) -> None:
-        p = self.state
-        if not math.isfinite(value):
-            raise CaptionerError(
-                f"the {what} became {value} at step {p.step} (epoch {p.epoch + 1}, learning rate {rate:.2e}); "
-                f"{self.keeper.last_good()}"
-            )
-
-    def _loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
-        """Teacher forcing: the soft or the hard objective."""
-        s, p, hard = self.settings, self.state, self.settings.hard
-        sampling = s.scheduled_sampling
-        own_words = min(sampling.maximum, max(0, p.epoch - sampling.start_epoch + 1) * sampling.increase)
-        sentences = [[self.setup.corpus.caption(c) for c in row] for row in step_plan.captions]
-        self.network.train()
-        forced = self._read(grid, sentences, sampled=self._sampled_rows(step_plan.captions.shape), own_words=own_words)
-        found = objective.loss(
-            forced,
-            step_plan.captions.size,
-            label_smoothing=s.label_smoothing,
-            doubly_stochastic=s.doubly_stochastic,
-            reward=hard.reward if p.baseline is not None else 0.0,  # no reward before there is a baseline
-            entropy=hard.entropy,
-            baseline=p.baseline or 0.0,
+    def _set_learning_rate(self, steps: int) -> None:
+        rate = schedule.learning_rate(
+            self.settings, self.state, steps, self_critical=self.loss.self_critical is not None
         )
-        said, words = self.world.total(found.sampled).tolist()
-        if words:
-            decay = hard.baseline if p.baseline is not None else 0.0
-            p.baseline = decay * (p.baseline or 0.0) + (1 - decay) * said / words
-        parts = {"loss": found.total.detach(), "nll": found.nll, "words": found.words}
-        parts |= {"coverage": found.coverage, "entropy": found.entropy}
-        self._add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
-        return found.total
-
-    def _critical_loss(self, step_plan: StepPlan, grid: Tensor) -> Tensor:
-        """Self-critical: captions sampled, rewarded, and read again with gradients, from the same annotations."""
-        assert self.critic is not None
-        grid = grid.to(self.world.device)
-        self.network.eval()
-        sampled = self._sampled_rows((len(step_plan.images), self.critic.settings.samples))
-        with self._autocast():
-            annotations = self.network.annotations(grid)
-            drawn = self.critic.draw(annotations.detach(), step_plan.images, sampled, self.generator)
-        self.network.train(self.critic.settings.dropout)
-        forced = self._read(grid, drawn.words, annotations=annotations, sampled=drawn.sampled, cells=drawn.places)
-        self._add(steps=1, reward=drawn.mean_reward)
-        return self.critic.loss(forced, drawn, self.settings.hard.reward)
-
-    def _read(self, grid: Tensor, sentences: Any, **how: Any) -> TeacherForced:
-        device = self.world.device
-        batch = [torch.from_numpy(x).to(device) for x in tensors(sentences, self.vocabulary)]
-        with self._autocast():
-            forced: TeacherForced = self.forward_pass(grid.to(device), *batch, generator=self.generator, **how)
-        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float())
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
-        return torch.autocast(self.world.device.type, dtype=kind) if kind else nullcontext()
-
-    def _sampled_rows(self, shape: tuple[int, ...]) -> Tensor | None:
-        """Hard attention: which captions look at sampled places; the others use the expectation."""
-        if not self.network.decoder.hard:
-            return None
-        draws = torch.rand(shape, generator=self.generator, device=self.world.device)
-        return draws >= self.settings.hard.expected
-
-    # --- what surrounds a batch ----------------------------------------------------------------------
-
-    def _enter_epoch(self) -> None:
-        """What changes from epoch to epoch: does the tail learn, has the self-critical stage begun."""
-        s, p = self.settings, self.state
-        for parameter in self.setup.tail:
-            parameter.requires_grad_(p.epoch >= s.tune.start_epoch)
-        if s.scst and p.epoch >= s.scst.start_epoch and self.critic is None:
-            self.critic = SelfCritical(s.scst, self.network.decoder, self.vocabulary, self.setup.corpus)
-        self.forward_pass: nn.Module = ForwardPass(self.network)
-        if s.compile:
-            self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]
-        if self.world.size > 1:
-            self.forward_pass = DistributedDataParallel(
-                self.forward_pass, broadcast_buffers=False
-            )  # none of them ever changes
-
-    def _plan(self) -> list[StepPlan]:
-        s = self.settings
-        how = {"images": s.images, "captions": s.captions, "seed": self.config.seed, "world": self.world.size}
-        least = self.critic.settings.references if self.critic else 1
-        steps = plan(self.setup.corpus, epoch=self.state.epoch, least=least, **how)
-        if not steps:
-            raise CaptionerError(f"no training image has {least} captions (training.scst.references)")
-        return steps
-
-    def _batches(self, steps: list[StepPlan], first: int) -> Iterator[tuple[StepPlan, Tensor]]:
-        """This process's share of each step and its grids, read one step ahead."""
-        epoch, rank = self.state.epoch, self.world.rank
-
-        def fetch(i: int) -> tuple[StepPlan, Tensor]:
-            mine = steps[i].share(rank, self.world.size)
-            rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
-            return mine, self.setup.train_grids(mine.images, rng)
-
-        with ThreadPoolExecutor(1) as pool:
-            ahead = [pool.submit(fetch, 0)] if steps else []
-            for i in range(len(steps)):
-                now = ahead.pop()
-                if i + 1 < len(steps):
-                    ahead.append(pool.submit(fetch, i + 1))
-                yield now.result()
-
-    def _set_rate(self, steps: int) -> float:
-        s, p = self.settings, self.state
-        if self.critic:
-            rate = schedule.self_critical_rate(s, p.stage_steps)
-        else:
-            last = s.scst.start_epoch if s.scst else s.epochs
-            done = p.epoch * steps + p.position
-            rate = s.optimizer.learning_rate * schedule.factor(s.schedule, done, last * steps, p.plateaus)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["share"]
-        return rate
+
+    def _clip_gradient(self) -> None:
+        self.scaler.unscale_(self.optimizer)
+        parameters = [x for x in self.setup.trainable.values() if x.grad is not None]
+        norm = float(nn.utils.clip_grad_norm_(parameters, self.settings.optimizer.clip or math.inf))
+        if math.isfinite(norm) or not self.scaler.is_enabled():  # the scaler itself skips updates that overflow
+            self.state.add(gradient=self._finite("gradient", norm), updates=1)
+
+    def _finite(self, name: str, value: float) -> float:
+        if not math.isfinite(value):
+            state, rate = self.state, self.optimizer.param_groups[0]["lr"]
+            raise CaptionerError(
+                f"the {name} became {value} at step {state.step} (epoch {state.epoch + 1}, learning rate {rate:.2e}); "
+                f"{self.last_good_checkpoint()}"
+            )
+        return value
+
+    # --- validation, metrics, checkpoints ------------------------------------------------------------
 
     def _validate(self) -> None:
-        s, p = self.settings.validation, self.state
+        s, state = self.settings.validation, self.state
         began = time.monotonic()
         with self.ema.swapped_in():
             backend = TorchBackend(self.network, self.vocabulary, self.world.device)
-            found = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.world)
-            now = found.scores[s.score]
-            if now > p.best:
-                p.best, p.best_epoch, p.waiting = now, p.epoch, 0
-                self.keeper.save_best(p, found.scores)
+            result = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.world)
+            if result.scores[s.score] > state.best:
+                state.best, state.best_epoch, state.waiting = result.scores[s.score], state.epoch, 0
+                if self.world.is_main:
+                    best = {"epoch": state.epoch, "step": state.step, "scores": result.scores}
+                    write_best(self.folder, self.network, best)
             else:
-                p.waiting += 1
-                p.plateaus += p.waiting % (self.settings.schedule.patience + 1) == 0
-        line = ", ".join(f"{name} {value:.1f}" for name, value in found.scores.items())
-        mark = " (best)" if p.waiting == 0 else ""
-        self.logger.info(f"epoch {p.epoch}: {line}{mark}, {time.monotonic() - began:.0f} s")
-        self.logger.metrics(p.step, epoch=p.epoch, validation=found.scores)
-        self.logger.samples(p.step, self.setup.val_set, found.samples, backend)
+                state.waiting += 1
+                state.plateaus += state.waiting % (self.settings.schedule.patience + 1) == 0
+        scores = ", ".join(f"{name} {value:.1f}" for name, value in result.scores.items())
+        mark = " (best)" if state.waiting == 0 else ""
+        self.logger.info(f"epoch {state.epoch}: {scores}{mark}, {time.monotonic() - began:.0f} s")
+        self.logger.metrics(state.step, epoch=state.epoch, validation=result.scores)
+        self.logger.samples(state.step, self.setup.val_set, result.samples, backend)
 
-    def _add(self, **values: float) -> None:
-        for name, value in values.items():
-            self.state.sums[name] = self.state.sums.get(name, 0.0) + value
-
-    def _log(self, steps: int) -> None:
-        """A line of metrics: means since the last one, over all processes."""
-        p = self.state
-        sums, p.sums = self.world.totals(p.sums), {}
+    def _log_metrics(self, steps: int) -> None:
+        """One row of metrics: means since the last row, over all processes."""
+        state = self.state
+        sums, state.sums = self.world.sums(state.sums), {}
         row: dict[str, float] = {
-            "epoch": round(p.epoch + p.position / steps, 4),
+            "epoch": round(state.epoch + state.position / steps, 4),
             "rate": self.optimizer.param_groups[0]["lr"],
         }
         if "words" in sums:
@@ -375,14 +244,32 @@ class Trainer:
             row["gradient"] = sums.pop("gradient") / sums.pop("updates")
         count = sums.pop("steps")
         row |= {name: value / count for name, value in sums.items()}
-        if p.baseline is not None:
-            row["baseline"] = p.baseline
-        self.logger.metrics(p.step, **row)
+        if state.baseline is not None:
+            row["baseline"] = state.baseline
+        self.logger.metrics(state.step, **row)
 
     def _save(self) -> None:
-        self.keeper.save(self.state)
+        if self.world.is_main:
+            saved = checkpoint.prefixed("network", self.network.state_dict())
+            saved |= checkpoint.prefixed("average", self.ema.tensors)
+            saved |= checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer))
+            saved |= checkpoint.prefixed("rng", checkpoint.rng_tensors(self.world.device))
+            checkpoint.write(self.folder.checkpoint, saved, asdict(self.state) | {"scaler": self.scaler.state_dict()})
+        self.saved_step = self.state.step
+        self.world.barrier()
+
+    def _restore(self, saved: dict[str, Tensor], state: dict[str, Any]) -> TrainingState:
+        """Everything but the weights of the network, which `prepare` needs earlier."""
+        checkpoint.restore_optimizer(self.optimizer, checkpoint.part(saved, "optimizer"))
+        self.ema.restore(checkpoint.part(saved, "average"))
+        checkpoint.restore_rng(self.world.device, checkpoint.part(saved, "rng"))
+        self.scaler.load_state_dict(state.pop("scaler"))
+        return TrainingState(**state)
+
+    def last_good_checkpoint(self) -> str:
+        return f"the last good checkpoint is {self.folder.checkpoint}"
 
 
 def _seed(*parts: int) -> int:
-    """One number from several, for a torch generator."""
+    """One seed from several numbers, for a torch generator."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)

@@ -1,4 +1,4 @@
-"""Validation, always free-running: captions are generated and scored against the raw references."""
+"""Validation: captions are generated, not teacher-forced, and scored against the raw references."""
 
 from __future__ import annotations
 
@@ -19,44 +19,43 @@ from captioner.train.grids import Grids
 
 
 @dataclass(frozen=True)
-class Validated:
-    """Scores times 100, and the captions they are of, in the split's order."""
+class ValidationResult:
+    """Scores times 100, and the captions in the order of the split."""
 
     scores: dict[str, float]
     captions: list[str]
-    samples: list[Hypothesis]  # the first few, with their attention
+    samples: list[Hypothesis]  # of the first images, with their attention
 
 
 def validate(
     backend: TorchBackend, data: CaptionSet, grids: Grids, settings: ValidationSettings, world: World
-) -> Validated:
-    """Caption every image of `data` once, the work shared out over the world; everyone gets the result."""
+) -> ValidationResult:
+    """Caption every image of `data` once. The processes share the work, and all of them get the result."""
     mine = np.arange(world.rank, len(data), world.size)
-    found: list[tuple[int, str]] = []
+    captions: list[tuple[int, str]] = []
     samples: list[tuple[int, Hypothesis]] = []
     for start in range(0, len(mine), settings.batch):
         batch = mine[start : start + settings.batch]
         for position, hypothesis in zip(batch, caption(backend, grids(batch), settings.search), strict=True):
-            found.append((int(position), backend.vocabulary.decode(hypothesis.words)))
+            captions.append((int(position), backend.vocabulary.decode(hypothesis.words)))
             if position < settings.samples:
                 samples.append((int(position), hypothesis))
-    captions = dict(pair for part in world.gather(found) for pair in part)
-    ordered = [captions[i] for i in range(len(data))]
-    shown = sorted((pair for part in world.gather(samples) for pair in part), key=lambda pair: pair[0])
+    by_position = dict(pair for part in world.gather(captions) for pair in part)
+    ordered = [by_position[i] for i in range(len(data))]
+    all_samples = sorted((pair for part in world.gather(samples) for pair in part), key=lambda pair: pair[0])
     scores = world.gather(_scores(data, ordered) if world.is_main else {})[0]
-    return Validated(scores, ordered, [h for _, h in shown])
+    return ValidationResult(scores, ordered, [hypothesis for _, hypothesis in all_samples])
 
 
-def caption(backend: TorchBackend, grid: torch.Tensor, how: SearchOptions) -> list[Hypothesis]:
-    """The best caption of each cached grid."""
+def caption(backend: TorchBackend, grid: torch.Tensor, options: SearchOptions) -> list[Hypothesis]:
+    """The best caption of each grid."""
     with torch.inference_mode():
         values = backend.network.annotations(grid.to(backend.device))
-    best = search(backend, Annotations(values, backend.rows, backend.cols), how)
+    best = search(backend, Annotations(values, backend.rows, backend.cols), options)
     return [hypotheses[0] for hypotheses in best]
 
 
 def _scores(data: CaptionSet, captions: Sequence[str]) -> dict[str, float]:
-
-    results = {str(item.id): said for item, said in zip(data, captions, strict=True)}
+    results = {str(item.id): caption for item, caption in zip(data, captions, strict=True)}
     references = {str(item.id): item.captions for item in data}
     return score(results, references, metrics=("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr")).values

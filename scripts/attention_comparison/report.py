@@ -16,6 +16,7 @@ from attention_comparison.runs import Run
 from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
 from captioner.train.config import Config
+from captioner.train.run_folder import RunFolder
 
 BEGIN, END = "<!-- table: scripts/compare_attention -->", "<!-- end of table -->"
 
@@ -75,8 +76,7 @@ def _read_row(run: Run, hard_attention: str | None) -> Row:
 
 def _epoch_seconds(run: Run) -> float:
     """Seconds per epoch, from all timed steps: the epochs of a resumed run are timed in pieces."""
-    timing = [json.loads(line) for line in (run.folder / "timing.jsonl").read_text().splitlines()]
-    metrics = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    timing, metrics = RunFolder(run.folder).read_timing(), RunFolder(run.folder).read_metrics()
     steps_per_epoch = metrics[-1]["step"] / run.config().training.epochs
     seconds, steps = sum(row["seconds"] for row in timing), sum(row["steps"] for row in timing)
     return float(steps_per_epoch * seconds / max(1, steps))

@@ -26,7 +26,8 @@ from captioner.inference.search import search
 from captioner.inference.torch_backend import TorchBackend
 from captioner.train import config as configs
 from captioner.train.config import Config
-from captioner.train.grids import read_split
+from captioner.train.run_folder import RunFolder
+from captioner.train.splits import read_split
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "configs" / "compare.yaml"
@@ -74,11 +75,11 @@ class Run:
 
     def config(self) -> Config:
         """The config that the run was started with."""
-        return configs.load(self.folder / "config.yaml")
+        return configs.load(RunFolder(self.folder).config)
 
     def check_settings(self) -> None:
         """Refuse a folder that was started with other settings: its scores could not be compared."""
-        started = self.folder / "config.yaml"
+        started = RunFolder(self.folder).config
         if started.is_file() and self.config() != configs.load(CONFIG, self.settings()):
             raise CaptionerError(
                 f"{self.folder} was started with other settings (see {started}); give another folder with --runs"
@@ -101,7 +102,7 @@ class Run:
             write_atomically(self.timing, json.dumps(self._time_search()))
 
     def _train(self) -> None:
-        if (self.folder / "last.safetensors").is_file():
+        if RunFolder(self.folder).checkpoint.is_file():
             self._captioner("train", "--resume", self.folder)
             return
         changes = [argument for setting in self.settings() for argument in ("--set", setting)]

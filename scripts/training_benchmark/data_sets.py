@@ -71,16 +71,16 @@ def generated_captions(count: int, split: str) -> CaptionSet:
 
 def write_empty_features(config: Config, data_sets: list[CaptionSet]) -> int:
     """Write feature files for generated images and return their size. The files are sparse: they use almost no disk."""
-    maker = features.Maker.of(Encoder(config.encoder), flip=False)
-    cache = features.cache_folder(config.features.folder, maker)
+    spec = features.FeatureSpec.of(Encoder(config.encoder), flip=False)
+    cache = features.cache_folder(config.features.folder, spec)
     cache.mkdir(parents=True)
-    (cache / "cache.json").write_text(json.dumps(asdict(maker)))
+    (cache / "cache.json").write_text(json.dumps(asdict(spec)))
     names = [item.path.name for data_set in data_sets for item in data_set.items]
     total = 0
     for number, start in enumerate(range(0, len(names), SHARD)):
         shard = names[start : start + SHARD]
         path = cache / f"{number:05d}.npy"
-        np.lib.format.open_memmap(path, "w+", np.float16, (len(shard), 1, *maker.shape)).flush()
+        np.lib.format.open_memmap(path, "w+", np.float16, (len(shard), 1, *spec.shape)).flush()
         path.with_suffix(".json").write_text(json.dumps(shard))
         total += path.stat().st_size
     return total

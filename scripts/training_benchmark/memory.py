@@ -18,6 +18,7 @@ from unittest import mock
 
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import features
+from captioner.train.epoch_timer import EpochTimer
 from captioner.train.trainer import Trainer
 from training_benchmark.data_sets import generated_captions, generated_vocabulary, write_empty_features
 from training_benchmark.sizes import QUICK, Figure, Sizes
@@ -66,7 +67,6 @@ def memory_after_epochs(sizes: Sizes, threads: int) -> list[int]:
 
 def memory_at_scale(sizes: Sizes, threads: int, count: int) -> dict[str, int]:
     """The most private memory while training on empty features of `count` generated images."""
-    most = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         config = benchmark_config(folder, sizes, threads, tail=sizes.stages[0])
@@ -83,13 +83,14 @@ def memory_at_scale(sizes: Sizes, threads: int, count: int) -> dict[str, int]:
             del train, val
             (folder / "run").mkdir()
             trainer = Trainer(config, folder / "run", SINGLE_PROCESS, resume=False)
-            steps = trainer._plan()[: sizes.scale_steps]
-            trainer._enter_epoch()
-            for plan, grid in trainer._batches(steps, 0):
-                trainer._step(plan, grid, 10**6)
-                most = max(most, private_memory())
+            steps, memory = trainer._plan_epoch()[: sizes.scale_steps], []
+            with (
+                mock.patch.object(trainer, "_plan_epoch", lambda: steps),
+                mock.patch.object(EpochTimer, "show", lambda *_: memory.append(private_memory())),
+            ):
+                trainer._train_epoch(mock.Mock(requested=False))
             trainer.logger.close()
-    return {"private": most, "mapped": mapped_files(), "files": files}
+    return {"private": max(memory), "mapped": mapped_files(), "files": files}
 
 
 def private_memory() -> int:

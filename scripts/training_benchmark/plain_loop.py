@@ -18,7 +18,7 @@ from captioner.images.reading import load
 from captioner.model import loss as objective
 from captioner.model.decoder import Decoder
 from captioner.train.corpus import tensors
-from captioner.train.grids import read_split
+from captioner.train.splits import read_split
 from training_benchmark.sizes import Sizes
 from training_benchmark.trainer_run import TrainerRun
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,9 +16,11 @@ from unittest import mock
 import torch
 
 from captioner.model import loss as objective
-from captioner.train import checkpoint
 from captioner.train import config as configs
-from captioner.train.trainer import ForwardPass, Trainer
+from captioner.train.batch_loss import ForwardPass
+from captioner.train.loaded_run import LoadedRun, write_model
+from captioner.train.run_folder import RunFolder
+from captioner.train.trainer import Trainer
 from training_benchmark.plain_loop import PlainLoop
 from training_benchmark.sizes import Figure, Sizes
 from training_benchmark.trainer_run import TrainerRun
@@ -60,10 +61,9 @@ def measure_speed(sizes: Sizes, threads: int, rounds: int) -> Iterator[Figure]:
 def speed_of_processes(frozen: TrainerRun, folder: Path, count: int) -> float:
     """Captions per second of the same training under torchrun, with `count` processes: the best of three epochs."""
     start, run = folder / "start", folder / "run-processes"
-    start.mkdir()
-    frozen.trainer.vocabulary.save(start / "vocabulary.json")
-    checkpoint.write(start / "model.safetensors", dict(frozen.trainer.network.state_dict()), {})
-    config = frozen.trainer.config
+    trainer = frozen.trainer
+    config = trainer.config
+    write_model(start, LoadedRun(config, trainer.vocabulary, trainer.network, {}))
     training = config.training.model_copy(update={"start_from": start, "threads": 1, "epochs": 3})
     path = folder / "processes.yaml"
     path.write_text(configs.dump(config.model_copy(update={"training": training})))
@@ -76,8 +76,7 @@ def speed_of_processes(frozen: TrainerRun, folder: Path, count: int) -> float:
         check=True,
         timeout=600,
     )
-    lines = (run / "timing.jsonl").read_text(encoding="utf-8").splitlines()
-    return max(float(json.loads(line)["captions_per_second"]) for line in lines)
+    return max(float(row["captions_per_second"]) for row in RunFolder(run).read_timing())
 
 
 def measure_share(sizes: Sizes, threads: int) -> Iterator[Figure]:

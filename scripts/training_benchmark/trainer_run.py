@@ -90,7 +90,7 @@ class TrainerRun:
         ):
             config = benchmark_config(folder, sizes, threads, tail, tuned)
             self.trainer = Trainer(config, run, SINGLE_PROCESS, resume=False)
-        self.interrupt = mock.Mock(asked=False)
+        self.interrupt = mock.Mock(requested=False)
 
     def close(self) -> None:
         self.trainer.logger.close()
@@ -100,7 +100,7 @@ class TrainerRun:
         state = self.trainer.state
         start = time.perf_counter()
         with silent():
-            self.trainer._epoch(self.interrupt)
+            self.trainer._train_epoch(self.interrupt)
         seconds = time.perf_counter() - start
         state.epoch, state.position = state.epoch + 1, 0
         return self.sizes.pictures * self.sizes.captions_per_image / seconds

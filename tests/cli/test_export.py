@@ -15,6 +15,7 @@ from captioner.bundle import storage as bundle
 from captioner.cli import main
 from captioner.errors import UsageError
 from captioner.train import checkpoint
+from captioner.train.run_folder import RunFolder
 from captioner.train.start import start
 from tests.train import tiny_run
 
@@ -123,7 +124,7 @@ def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
     refused = call("export", tmp_path / "run", "--output", tmp_path / "made")
     assert "has not been validated yet" in str(refused.exception)
     assert call("export", tmp_path / "run", "--output", tmp_path / "made", "--last").exit_code == 0
-    held, _ = checkpoint.read(tmp_path / "run" / checkpoint.LAST)
+    held, _ = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)
     made, _ = checkpoint.read(tmp_path / "made" / "model.safetensors")
     name = "decoder.from_word.bias"  # stays in full precision
     assert torch.equal(made[name], held[f"average.{name}"])
@@ -131,6 +132,6 @@ def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
     manifest = bundle.load(tmp_path / "made").manifest
     assert manifest.scores == {} and manifest.scored_on == ""
     assert "Not scored." in (tmp_path / "made" / "README.md").read_text()
-    (tmp_path / "run" / checkpoint.LAST).unlink()
+    RunFolder(tmp_path / "run").checkpoint.unlink()
     refused = call("export", tmp_path / "run", "--output", tmp_path / "made", "--last")
     assert "has saved no checkpoint yet" in str(refused.exception)

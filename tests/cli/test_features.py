@@ -30,8 +30,8 @@ def test_training_finds_what_the_command_made(
     config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, encoder__weights=weights)
     done = call("--config", config, "--device", "cpu")
     assert done.exit_code == 0, done.output
-    assert "train: whole, in " in done.stderr
-    assert "val: whole, in " in done.stderr
+    assert "train: complete, in " in done.stderr
+    assert "val: complete, in " in done.stderr
     assert "images/s" in done.stderr
     again = call("--config", config, "--device", "cpu")
     assert "images/s" not in again.stderr  # nothing was left to do

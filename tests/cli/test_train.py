@@ -54,10 +54,10 @@ def test_resume_goes_on_to_the_new_end(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give --config FILE to begin a run, or --resume RUN to go on with one"),
+        ([], "give --config FILE to start a run, or --resume RUN to resume one"),
         (["--config", "nowhere.yaml"], "--config: no such file: nowhere.yaml"),
         (["--config", "."], "--config: . cannot be read (Is a directory)"),
-        (["--resume", "nowhere"], "--resume: nowhere holds no checkpoint"),
+        (["--resume", "nowhere"], "--resume: nowhere has no checkpoint"),
     ],
 )
 def test_a_wrong_call_is_explained(arguments: list[str], said: str) -> None:

@@ -286,11 +286,9 @@ def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
     gathered = read_evaluation_set(folder, "val", boxes=folder / "instances_val.json")
     items = gathered.captions.items
     encoder = backend.network.encoder  # type: ignore[attr-defined]
-    maker = features.Maker.of(encoder, flip=False)
+    spec = features.FeatureSpec.of(encoder, flip=False)
     caches = run.parent / "cache"
-    made = features.build(
-        features.cache_folder(caches, maker), maker, encoder, [item.path for item in items], threads=1
-    )
+    made = features.build(features.cache_folder(caches, spec), spec, encoder, [item.path for item in items], threads=1)
     options = loaded.captioner.options()
     expected = evaluate(loaded, folder, boxes=folder / "instances_val.json")
     for place in (caches, made.folder):  # a folder of caches, and the cache itself

@@ -10,7 +10,7 @@ import torch
 
 from captioner.export.run_bundle import export_run
 from captioner.train import checkpoint
-from captioner.train.run_folder import load_best, load_last
+from captioner.train.loaded_run import load_best, load_last
 from captioner.train.start import start
 from tests.train import tiny_run
 

@@ -24,7 +24,7 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
         "number": torch.tensor(3),
         "half": torch.randn(3).half(),
     }
-    file = tmp_path / checkpoint.LAST
+    file = tmp_path / "last.safetensors"
     checkpoint.write(file, tensors, STATE)
     found, state = checkpoint.read(file)
     assert state == STATE
@@ -34,7 +34,7 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / checkpoint.LAST
+    file = tmp_path / "last.safetensors"
     checkpoint.write(file, {"a": torch.ones(2)}, {"step": 1})
 
     def full(number: int) -> None:
@@ -44,14 +44,14 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypat
     with pytest.raises(CaptionerError, match=f"No space left on device.*the last good one is {file}"):
         checkpoint.write(file, {"a": torch.zeros(2)}, {"step": 2})
     assert checkpoint.read(file)[1] == {"step": 1}
-    assert [path.name for path in tmp_path.iterdir()] == [checkpoint.LAST]
+    assert [path.name for path in tmp_path.iterdir()] == ["last.safetensors"]
     with pytest.raises(CaptionerError, match="there is none before it"):
         checkpoint.write(tmp_path / "other", {"a": torch.zeros(2)}, {"step": 2})
 
 
 @pytest.mark.parametrize("kept", [0, 5, 60, 400])
 def test_a_truncated_checkpoint_is_said_to_be_damaged(kept: int, tmp_path: Path) -> None:
-    file = tmp_path / checkpoint.LAST
+    file = tmp_path / "last.safetensors"
     checkpoint.write(file, {"a": torch.ones(200)}, {"step": 1})
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(CaptionerError, match=r"last\.safetensors is damaged"):

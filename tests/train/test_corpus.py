@@ -120,7 +120,7 @@ def test_images_with_few_captions_make_larger_steps_of_their_own() -> None:
 
 @pytest.mark.parametrize("captions", [2, 5])
 def test_images_with_too_few_references_are_left_out(captions: int) -> None:
-    steps = make(corpus([1, 3, 5] * 10), captions=captions, least=3)
+    steps = make(corpus([1, 3, 5] * 10), captions=captions, references=3)
     seen = np.concatenate([step.images for step in steps])
     assert sorted(seen) == [i for i in range(30) if i % 3]
 
@@ -128,7 +128,7 @@ def test_images_with_too_few_references_are_left_out(captions: int) -> None:
 @pytest.mark.parametrize("world", [2, 3])
 def test_the_processes_shares_make_up_the_step_and_are_of_one_size(world: int) -> None:
     whole = corpus([5] * 50)
-    steps = make(whole, images=8, world=world)
+    steps = make(whole, images=8, world_size=world)
     for step in steps:
         shares = [step.share(rank, world) for rank in range(world)]
         assert len({len(share.images) for share in shares}) == 1
@@ -138,12 +138,12 @@ def test_the_processes_shares_make_up_the_step_and_are_of_one_size(world: int) -
 
 
 def test_two_processes_have_the_steps_of_one() -> None:
-    assert same(make(corpus([5] * 48), world=1), make(corpus([5] * 48), world=2))
+    assert same(make(corpus([5] * 48), world_size=1), make(corpus([5] * 48), world_size=2))
 
 
 def test_more_processes_than_images_a_step_is_an_error() -> None:
-    with pytest.raises(CaptionerError, match=r"training\.images=1 leaves some of the 2 processes without any"):
-        make(corpus([5] * 8), images=1, world=2)
+    with pytest.raises(CaptionerError, match=r"training\.images=1 is less than the number of processes, 2"):
+        make(corpus([5] * 8), images=1, world_size=2)
 
 
 def test_captions_become_numbers_cut_at_the_maximum_and_empty_ones_are_left_out() -> None:

@@ -16,6 +16,7 @@ import torch
 
 from captioner.train import checkpoint
 from captioner.train.distributed import World, join
+from captioner.train.run_folder import RunFolder
 from captioner.train.start import start
 from tests.train import child_process, tiny_run
 
@@ -64,7 +65,7 @@ def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path:
                 assert other[name] == pytest.approx(one[name], rel=TOLERANCE), name
     assert len(list((tmp_path / "two" / "board").iterdir())) == 1
     assert said.count("done: best") == 1
-    mine, theirs = (checkpoint.read(tmp_path / run / checkpoint.LAST)[0] for run in ("one", "two"))
+    mine, theirs = (checkpoint.read(RunFolder(tmp_path / run).checkpoint)[0] for run in ("one", "two"))
     assert set(mine) == set(theirs)
     for name, value in mine.items():
         if name.startswith(("network.", "average.")):
@@ -83,7 +84,7 @@ real = Trainer.run
 
 def go(self, interrupt):
     real(self, interrupt)
-    sums = {name: float(p.detach().double().sum()) for name, p in self.setup.learnt.items()}
+    sums = {name: float(p.detach().double().sum()) for name, p in self.setup.trainable.items()}
     told.write_text(repr(sums))
 
 Trainer.run = go
@@ -123,8 +124,8 @@ def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
         time.sleep(0.1)
     os.killpg(two.pid, signal.SIGINT)
     _, said = two.communicate(timeout=120)
-    step = checkpoint.read(run / checkpoint.LAST)[1]["step"]
-    assert f"stopped at step {step}, saved; go on with: captioner train --resume {run}" in said
+    step = checkpoint.read(RunFolder(run).checkpoint)[1]["step"]
+    assert f"stopped and saved at step {step}; to resume: captioner train --resume {run}" in said
 
 
 def free_port() -> int:
@@ -156,13 +157,13 @@ def _member(function: Any, rank: int, size: int, port: int, args: tuple[Any, ...
 
 def add_up(world: World, folder: Path) -> None:
     assert world.is_main == (world.rank == 0)
-    assert world.total(torch.tensor([world.rank + 1.0, 10.0])).tolist() == [6.0, 30.0]
-    assert world.totals({"b": world.rank, "a": 0.5}) == {"a": 1.5, "b": 3.0}
+    assert world.sum(torch.tensor([world.rank + 1.0, 10.0])).tolist() == [6.0, 30.0]
+    assert world.sums({"b": world.rank, "a": 0.5}) == {"a": 1.5, "b": 3.0}
     assert world.gather({"rank": world.rank}) == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
     assert world.any(world.rank == 2)
     assert not world.any(False)
     (folder / str(world.rank)).touch()
-    world.wait()
+    world.barrier()
     assert len(list(folder.iterdir())) == 3
 
 
@@ -174,10 +175,10 @@ def test_a_team_adds_gathers_and_waits(tmp_path: Path) -> None:
 def test_alone_nothing_needs_a_process_group() -> None:
     with join("cpu") as world:
         assert (world.rank, world.size, world.is_main) == (0, 1, True)
-        assert world.totals({"a": 2.0}) == {"a": 2.0}
+        assert world.sums({"a": 2.0}) == {"a": 2.0}
         assert world.gather(3) == [3]
         assert world.any(True)
-        world.wait()
+        world.barrier()
     assert not torch.distributed.is_initialized()
 
 

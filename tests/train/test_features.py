@@ -21,7 +21,7 @@ from captioner.images.reading import read
 from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.train import features
-from captioner.train.features import Features, Maker
+from captioner.train.features import Features, FeatureSpec
 from tests.train import child_process, tiny_run
 from tests.train.child_process import KillAt
 
@@ -48,8 +48,8 @@ def build(
     folder: Path, paths: list[Path], net: Encoder | None = None, flip: bool = False, **how: Any
 ) -> tuple[Features, Encoder]:
     net = net or encoder()
-    maker = Maker.of(net, flip=flip)
-    return features.build(folder, maker, net, paths, **{"batch": 2, "shard": 3, "threads": 1, **how}), net
+    spec = FeatureSpec.of(net, flip=flip)
+    return features.build(folder, spec, net, paths, **{"batch": 2, "shard": 3, "threads": 1, **how}), net
 
 
 def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
@@ -165,7 +165,7 @@ def test_a_cache_made_otherwise_is_refused_with_what_differs(
     paths = pictures(tmp_path / "images", 2)
     build(tmp_path / "cache", paths)
     flip = other.pop("flip", False)
-    with pytest.raises(CaptionerError, match="was made otherwise") as raised:
+    with pytest.raises(CaptionerError, match="was built with different settings") as raised:
         build(tmp_path / "cache", paths, encoder(**other), flip)
     for part in said:
         assert part in str(raised.value)
@@ -182,19 +182,19 @@ def test_a_cache_of_another_transform_is_refused(tmp_path: Path, monkeypatch: py
 def test_only_what_decides_the_trunks_output_parts_caches(tmp_path: Path) -> None:
     """Two configs that share a trunk share its cache; other weights, sizes and views have folders of their own."""
     trunk = [encoder(tail="stage3"), encoder(tail="stage3", annotations=("stage4",))]
-    folders = [features.cache_folder(tmp_path, Maker.of(net, flip=False)) for net in trunk]
+    folders = [features.cache_folder(tmp_path, FeatureSpec.of(net, flip=False)) for net in trunk]
     assert folders[0] == folders[1]
     others = [encoder(tail="stage3", weights="none"), encoder(tail="stage3", size=64), encoder()]
-    assert len({features.cache_folder(tmp_path, Maker.of(net, flip=False)) for net in [*trunk, *others]}) == 4
-    assert features.cache_folder(tmp_path, Maker.of(trunk[0], flip=True)) != folders[0]
+    assert len({features.cache_folder(tmp_path, FeatureSpec.of(net, flip=False)) for net in [*trunk, *others]}) == 4
+    assert features.cache_folder(tmp_path, FeatureSpec.of(trunk[0], flip=True)) != folders[0]
 
 
 def test_an_incomplete_cache_says_so_and_what_to_do(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 6)
     _, net = build(tmp_path / "cache", paths)
     (tmp_path / "cache" / "00001.json").unlink()
-    cache = Features(tmp_path / "cache", Maker.of(net, flip=False))
-    with pytest.raises(CaptionerError, match=r"not whole: 3 of 6 images are missing.*run `captioner features`"):
+    cache = Features(tmp_path / "cache", FeatureSpec.of(net, flip=False))
+    with pytest.raises(CaptionerError, match=r"is incomplete: 3 of 6 images are missing.*run `captioner features`"):
         rows(cache, paths)
     whole, _ = build(tmp_path / "cache", paths, net)
     for row, path in zip(rows(whole, paths), paths, strict=True):
@@ -235,12 +235,12 @@ def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_cache_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    maker = Maker.of(encoder(), flip=False)
+    spec = FeatureSpec.of(encoder(), flip=False)
     with pytest.raises(CaptionerError, match=r"no cache\.json; run `captioner features`"):
-        Features(tmp_path, maker)
+        Features(tmp_path, spec)
     (tmp_path / "cache.json").write_text("{")
     with pytest.raises(CaptionerError, match=r"cache\.json is damaged"):
-        Features(tmp_path, maker)
+        Features(tmp_path, spec)
 
 
 # --- interruptions ----------------------------------------------------------------------------------------------
@@ -254,11 +254,11 @@ def check_nothing_false(folder: Path, paths: list[Path], reference: Features) ->
     """What the cache says it has is right, to the bit; how many rows that is."""
     if not (folder / "cache.json").exists():
         return 0
-    cache = Features(folder, reference.maker)
+    cache = Features(folder, reference.spec)
     have = [path for path in paths if features.key(path) in cache.rows]
     assert torch.equal(rows(cache, have), rows(reference, have))
     if len(have) < len(paths):
-        with pytest.raises(CaptionerError, match="not whole"):
+        with pytest.raises(CaptionerError, match="is incomplete"):
             rows(cache, paths)
     return len(have)
 
@@ -323,17 +323,17 @@ def test_two_processes_on_one_cache_don_t_get_into_each_others_way(tmp_path: Pat
 def test_rows_are_read_from_disk_and_not_kept(tmp_path: Path) -> None:
     """Opening maps the shards; it must not read them: a file with a hole as large as a disk opens at once."""
     net = encoder()
-    maker = Maker.of(net, flip=False)
+    spec = FeatureSpec.of(net, flip=False)
     paths = pictures(tmp_path / "images", 1)
     build(tmp_path / "cache", paths, net)
     count = 200_000
     path = tmp_path / "cache" / "00007.npy"
-    shape = (count, 1, *maker.shape)
+    shape = (count, 1, *spec.shape)
     header = np.lib.format.open_memmap(path, "w+", np.float16, shape)
     del header
     assert path.stat().st_size > 250e6
     (tmp_path / "cache" / "00007.json").write_text(json.dumps([f"k{i}" for i in range(count)]))
-    cache = Features(tmp_path / "cache", maker)
+    cache = Features(tmp_path / "cache", spec)
     assert len(cache.rows) == count + 1
     assert cache.read(cache.locate(["k199999"])).abs().sum() == 0
     shutil.rmtree(tmp_path / "cache")

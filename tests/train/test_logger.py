@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from captioner.train.logger import Logger
+from captioner.train.run_folder import RunFolder
 
 LINES = [
     {"step": 5, "loss": 1.0},
@@ -26,12 +27,12 @@ def test_lines_that_come_again_are_dropped(step: int, validated: bool, kept: int
     file = tmp_path / "metrics.jsonl"
     text = "".join(json.dumps(line) + "\n" for line in LINES)
     file.write_text(text + '{"step": 2, "lo')  # a line that a kill cut short
-    Logger(tmp_path, step, validated=validated, writes=True).close()
+    Logger(RunFolder(tmp_path), step, validated=validated, writes=True).close()
     assert file.read_text() == "".join(json.dumps(line) + "\n" for line in LINES[:kept])
 
 
 def test_only_the_leader_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logger = Logger(tmp_path, 0, validated=True, writes=False)
+    logger = Logger(RunFolder(tmp_path), 0, validated=True, writes=False)
     logger.metrics(1, loss=1.0)
     logger.timing(epoch=1)
     logger.info("something")

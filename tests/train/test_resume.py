@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from captioner.train import checkpoint
+from captioner.train.run_folder import RunFolder
 from tests.train import child_process, tiny_run
 from tests.train.child_process import KillAt
 
@@ -22,10 +23,10 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSI
 # In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
 # between checkpoints, with the validation written down but not saved, and right after that was saved.
 DEATHS = [
-    KillAt("captioner.train.trainer:Trainer._step", 2),
+    KillAt("captioner.train.epoch_timer:EpochTimer.show", 2),
     KillAt("captioner.files.atomic:os.fsync", 2, after=False),
     KillAt("captioner.train.checkpoint:write", 1),
-    KillAt("captioner.train.trainer:Trainer._step", 3),
+    KillAt("captioner.train.epoch_timer:EpochTimer.show", 3),
     KillAt("captioner.train.logger:Logger.metrics", 2),
     KillAt("captioner.train.trainer:Trainer._validate", 1),
     KillAt("captioner.train.trainer:Trainer._save", 1),
@@ -75,7 +76,9 @@ def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
     assert child_process.run(child_process.train, config, tmp_path / "run") == 0
     first = tmp_path / "first"
     assert (
-        child_process.run(child_process.train, config, first, kill=KillAt("captioner.train.trainer:Trainer._step", 1))
+        child_process.run(
+            child_process.train, config, first, kill=KillAt("captioner.train.epoch_timer:EpochTimer.show", 1)
+        )
         != 0
     )
     began, _ = checkpoint.read(first / "last.safetensors")
@@ -90,7 +93,7 @@ def test_killed_from_outside_at_a_moment_of_chance(shapes: Path, tmp_path: Path)
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__epochs=12, training__checkpoint_every=1)
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
     assert child_process.run(child_process.train, config, whole, log=log) == 0, log.read_text()
-    last, chance = killed / checkpoint.LAST, random.Random(0)
+    last, chance = RunFolder(killed).checkpoint, random.Random(0)
     for number in range(4):
         before = last.stat().st_mtime_ns if number else None
         child = child_process.start(child_process.train, config, killed, number > 0, log=log)
@@ -114,8 +117,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(shapes: Path, tmp_path: Path) -> Non
     os.kill(child.pid, signal.SIGINT)
     child.join(60)
     assert child.exitcode == 1
-    state = checkpoint.read(run / checkpoint.LAST)[1]
-    assert f"stopped at step {state['step']}, saved; go on with: captioner train --resume {run}" in log.read_text()
+    state = checkpoint.read(RunFolder(run).checkpoint)[1]
+    assert f"stopped and saved at step {state['step']}; to resume: captioner train --resume {run}" in log.read_text()
     assert state["step"] > 0
 
 
@@ -126,7 +129,7 @@ def test_a_second_ctrl_c_a_while_later_stops_at_once() -> None:
     with interruptible() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # torchrun sends it on to processes that have it already
-        assert interrupt.asked
+        assert interrupt.requested
         interrupt.since -= 3
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
@@ -140,8 +143,8 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(shapes: Path, tmp_path: Pat
     assert child_process.run(train_on_a_small_disk, config, run, log=log) == 1
     said = log.read_text()
     assert "File too large" in said
-    assert f"the last good one is {run / checkpoint.LAST}" in said
-    assert checkpoint.read(run / checkpoint.LAST)[1]["step"] == 4  # the end of the first epoch
+    assert f"the last good one is {RunFolder(run).checkpoint}" in said
+    assert checkpoint.read(RunFolder(run).checkpoint)[1]["step"] == 4  # the end of the first epoch
     assert not list(run.glob(".*.part")), "half a checkpoint was left behind"
     whole = tmp_path / "whole"
     assert child_process.run(child_process.train, config, run, True, log=log) == 0, said
@@ -153,18 +156,17 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
     """From the sixth step on, no file may grow as large as a checkpoint is."""
     import resource
 
-    from captioner.train.trainer import Trainer
+    from captioner.train.epoch_timer import EpochTimer
 
-    real = Trainer._step
+    real = EpochTimer.show
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writes fail with an error, as on a full disk
 
-    def step(self: Trainer, *args: Any) -> float:
-        value = real(self, *args)
+    def show(self: EpochTimer, loss: float) -> None:
+        real(self, loss)
         if self.state.step == 6:
             resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-        return value
 
-    Trainer._step = step  # type: ignore[method-assign]
+    EpochTimer.show = show  # type: ignore[method-assign]
     child_process.train(config, run)
 
 

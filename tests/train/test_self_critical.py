@@ -20,8 +20,15 @@ from captioner.model.transformer import TransformerDecoder
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus, tensors
-from captioner.train.run_folder import load_last
-from captioner.train.self_critical import Draws, SelfCritical, advantages, longest_first, loss, sample
+from captioner.train.loaded_run import load_last
+from captioner.train.self_critical import (
+    SampledCaptions,
+    SelfCritical,
+    advantages,
+    longest_first,
+    loss,
+    sample_captions,
+)
 from captioner.train.start import start
 from captioner.workarounds.half_precision import works_on_cpu
 from tests.train import tiny_run
@@ -122,7 +129,7 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
     sampled = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
     how: dict[str, Any] = {"captions": count, "max_length": 2, "temperature": heat}
-    drawn, places = sample(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
+    drawn, places = sample_captions(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
     assert (places is not None) == hard
     said = [tuple(words) for words in drawn[0]]
     likely: dict[tuple[int, ...], float] = {}
@@ -136,7 +143,7 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
 
 def test_greedy_is_the_likeliest_word_each_time() -> None:
     decoder = tiny()
-    words = sample(decoder, image(), VOCABULARY, captions=1, max_length=3, greedy=True)[0][0][0]
+    words = sample_captions(decoder, image(), VOCABULARY, captions=1, max_length=3, greedy=True)[0][0][0]
     shared, own = decoder.begin(image())
     last, expected = VOCABULARY.start, []
     for _ in range(3):
@@ -192,17 +199,17 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
     images, rewards = np.arange(4), []
     for _ in range(90):
         sampled = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
-        drawn = critic.draw(annotations, images, sampled, generator)
+        drawn = critic.sample(annotations, images, sampled, generator)
         rewards.append(drawn.mean_reward)
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, WORDS)]
-        forced = decoder(annotations, *batch, sampled=drawn.sampled, cells=drawn.places)
-        critic.loss(forced, drawn, places_weight=0.2).backward()
+        forced = decoder(annotations, *batch, sampled=drawn.sampled, cells=drawn.cells)
+        critic.loss(forced, drawn, cells_weight=0.2).backward()
         optimizer.step()
         optimizer.zero_grad()
     early, late = np.mean(rewards[:3]), np.mean(rewards[-10:])  # it learns within ten steps
     assert late > 3 * early
     assert late > 1.0
-    said, _ = sample(decoder, annotations, WORDS, captions=1, max_length=6, greedy=True)
+    said, _ = sample_captions(decoder, annotations, WORDS, captions=1, max_length=6, greedy=True)
     hits = [colour in WORDS.decode(words[0]).split() for colour, words in zip(COLOURS, said, strict=True)]
     assert sum(hits) >= 3
 
@@ -212,13 +219,13 @@ def test_draws_keep_together_when_the_longest_comes_first() -> None:
     decoder, words = tiny("hard", 1.5), [[[RED], [DOT, RED], []]]
     places = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
     sampled, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
-    came = Draws(words, places, sampled, weights, 0.0)
+    came = SampledCaptions(words, places, sampled, weights, 0.0)
     first = longest_first(came)
     assert first.words == [[[DOT, RED], [RED], []]]
     losses = []
     for drawn in (came, first):
         batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
-        forced = decoder(image(), *batch, sampled=drawn.sampled, cells=drawn.places)
+        forced = decoder(image(), *batch, sampled=drawn.sampled, cells=drawn.cells)
         losses.append(float(loss(forced, drawn.advantages.flatten(), VOCABULARY, max_length=2).detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
@@ -252,23 +259,23 @@ def test_the_reward_is_the_weighted_sum_of_scores() -> None:
 
 def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Captions are drawn from, and read with, the same annotations, and gradients go through them to the tail."""
-    from captioner.train.trainer import Trainer
+    from captioner.train.batch_loss import BatchLoss
 
     calls = [0]
-    real, real_loss = Encoder.tail, Trainer._critical_loss
+    real, real_loss = Encoder.tail, BatchLoss._self_critical
 
     def spy(self: Encoder, grid: Tensor) -> Tensor:
         calls[-1] += 1
         return real(self, grid)
 
-    def spy_loss(self: Trainer, *args: Any) -> Tensor:
+    def spy_loss(self: BatchLoss, *args: Any) -> Tensor:
         calls.append(0)
         found = real_loss(self, *args)
         calls.append(0)  # validation's go here
         return found
 
     monkeypatch.setattr(Encoder, "tail", spy)
-    monkeypatch.setattr(Trainer, "_critical_loss", spy_loss)
+    monkeypatch.setattr(BatchLoss, "_self_critical", spy_loss)
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3"}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=1, **how)
@@ -295,22 +302,22 @@ def test_missing_files_of_meteor_are_told_before_the_first_epoch(
 def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
     dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from captioner.train.trainer import Trainer
+    from captioner.train.batch_loss import BatchLoss
 
     modes: list[bool] = []
     drawing: list[bool] = []
-    real, real_draw = Trainer._read, SelfCritical.draw
+    real, real_draw = BatchLoss._forward, SelfCritical.sample
 
-    def spy_draw(self: SelfCritical, *args: Any) -> Draws:
+    def spy_draw(self: SelfCritical, *args: Any) -> SampledCaptions:
         drawing.append(self.decoder.training)
         return real_draw(self, *args)
 
-    def spy(self: Trainer, *args: Any, **how: Any) -> Any:
+    def spy(self: BatchLoss, *args: Any, **how: Any) -> Any:
         modes.append(self.network.decoder.training)
         return real(self, *args, **how)
 
-    monkeypatch.setattr(Trainer, "_read", spy)
-    monkeypatch.setattr(SelfCritical, "draw", spy_draw)
+    monkeypatch.setattr(BatchLoss, "_forward", spy)
+    monkeypatch.setattr(SelfCritical, "sample", spy_draw)
     scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "max_length": 6, "dropout": dropout}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     start(config, folder=tmp_path / "run", device="cpu")
@@ -370,5 +377,5 @@ def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shap
     weights = {name for name in after if name.startswith("stages.stage3.") and name.endswith((".weight", ".bias"))}
     assert moved == {name for name in weights if not name.endswith("depthwise.0.weight")}
 
-    with pytest.raises(CaptionerError, match=r"the checkpoint's optimiser moved other weights"):
+    with pytest.raises(CaptionerError, match=r"the optimizer of the checkpoint trained other weights"):
         start(None, ["training.tune.depthwise=true", "training.epochs=2"], resume=tmp_path / "run", device="cpu")

@@ -16,6 +16,7 @@ from captioner.export.run_bundle import check_parity, export_run
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train.distributed import World
+from captioner.train.run_folder import RunFolder
 from captioner.train.setup import prepare
 from captioner.train.start import encode, start
 from tests.train import tiny_run
@@ -141,15 +142,15 @@ def test_features_are_those_of_the_weights_begun_with_also_after_resuming(traine
     start(tiny_run.write_config(tmp_path / "other.yaml", data, **how), folder=other, device="cpu")
     config = tiny_run.write_config(tmp_path / "config.yaml", data, training__epochs=1, training__start_from=str(other))
     start(config, folder=tmp_path / "run", device="cpu")
-    held = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[0]
+    held = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[0]
     assert torch.equal(
         held["network.encoder.stages.stem.0.weight"],
-        checkpoint.read(other / checkpoint.LAST)[0]["network.encoder.stages.stem.0.weight"],
+        checkpoint.read(RunFolder(other).checkpoint)[0]["network.encoder.stages.stem.0.weight"],
     )
     caches = set((data / "cache").iterdir())
     start(None, ["training.epochs=2"], resume=tmp_path / "run", device="cpu")
     assert set((data / "cache").iterdir()) == caches
-    after = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[0]
+    after = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[0]
     assert torch.equal(after["network.encoder.stages.stem.0.weight"], held["network.encoder.stages.stem.0.weight"])
 
 
@@ -162,7 +163,7 @@ def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
     for source in (trained, exported.folder):
         with pytest.raises(UsageError, match=r"model\.safetensors does not fit the model") as raised:
             prepare(tiny_run.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
-        _, _, settings = str(raised.value).partition("does not fit the model: it was made with ")
+        _, _, settings = str(raised.value).partition("does not fit the model: it was built with ")
         assert settings == f"encoder.annotations={json.dumps(made.encoder.annotations)}, {wanted}"
 
 

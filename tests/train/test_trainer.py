@@ -18,9 +18,11 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.model import loss as objective
 from captioner.train import checkpoint
 from captioner.train import trainer as loops
+from captioner.train.batch_loss import BatchLoss, ForwardPass
 from captioner.train.corpus import StepPlan
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
+from captioner.train.run_folder import RunFolder
 from captioner.train.setup import make_optimizer, prepare
 from captioner.train.start import start
 from captioner.train.trainer import Trainer
@@ -37,7 +39,7 @@ def run(shapes: Path, folder: Path, **changes: Any) -> tuple[dict[str, Tensor], 
     """Train; the last weights and the lines of metrics."""
     config = tiny_run.write_config(folder.with_suffix(".yaml"), shapes, **changes)
     start(config, folder=folder, device="cpu")
-    return checkpoint.part(checkpoint.read(folder / checkpoint.LAST)[0], "network"), tiny_run.read_metrics(folder)
+    return checkpoint.part(checkpoint.read(RunFolder(folder).checkpoint)[0], "network"), tiny_run.read_metrics(folder)
 
 
 def training(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -107,27 +109,27 @@ def test_an_existing_run_is_not_overwritten_unless_told(shapes: Path, tmp_path: 
     folder = tmp_path / "run"
     run(shapes, folder, training__epochs=1)
     config = folder.with_suffix(".yaml")
-    before = (folder / checkpoint.LAST).read_bytes()
-    with pytest.raises(UsageError, match=f"exists: go on with --resume {folder}, begin anew with --overwrite"):
+    before = RunFolder(folder).checkpoint.read_bytes()
+    with pytest.raises(UsageError, match=f"exists: resume it with --resume {folder}, start again with --overwrite"):
         start(config, folder=folder)
-    assert (folder / checkpoint.LAST).read_bytes() == before
+    assert RunFolder(folder).checkpoint.read_bytes() == before
     (folder / "left over").touch()
     start(config, folder=folder, overwrite=True)
     assert not (folder / "left over").exists()
     other = tmp_path / "documents"
     other.mkdir()
     (other / "letter.txt").touch()
-    with pytest.raises(UsageError, match=r"not a run folder \(no config.yaml\), it is left alone"):
+    with pytest.raises(UsageError, match=r"not a run folder \(no config.yaml\); it was not changed"):
         start(config, folder=other, overwrite=True)
     assert (other / "letter.txt").exists()
 
 
 def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
-    with pytest.raises(UsageError, match=r"holds no checkpoint \(last.safetensors\)"):
+    with pytest.raises(UsageError, match=r"has no checkpoint \(last.safetensors\)"):
         start(None, resume=tmp_path)
-    (tmp_path / checkpoint.LAST).touch()
-    with pytest.raises(UsageError, match="leave --config and --overwrite out"):
+    RunFolder(tmp_path).checkpoint.touch()
+    with pytest.raises(UsageError, match="leave out --config and --overwrite"):
         start(config, resume=tmp_path)
     with pytest.raises(UsageError, match="give --config FILE to begin a run, or --resume RUN"):
         start(None)
@@ -140,21 +142,21 @@ def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: P
 def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
     what: str, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Trainer._loss
+    real = BatchLoss._teacher_forced
 
-    def poisoned(self: Trainer, *args: Any) -> Tensor:
+    def poisoned(self: BatchLoss, *args: Any) -> Tensor:
         total = real(self, *args)
         if self.state.step == 5:
-            zero = next(iter(self.setup.learnt.values())).sum() * 0
+            zero = next(iter(self.setup.trainable.values())).sum() * 0
             total = total * math.nan if what == "loss" else total + torch.sqrt(zero)  # whose slope at 0 is infinite
         return total
 
-    monkeypatch.setattr(Trainer, "_loss", poisoned)
+    monkeypatch.setattr(BatchLoss, "_teacher_forced", poisoned)
     folder = tmp_path / "run"
     with pytest.raises(CaptionerError, match=rf"the {what} became nan at step 5 \(epoch 2, learning rate ") as raised:
         run(shapes, folder, training__checkpoint_every=1)
-    assert f"the last good checkpoint is {folder / checkpoint.LAST}" in str(raised.value)
-    tensors, state = checkpoint.read(folder / checkpoint.LAST)
+    assert f"the last good checkpoint is {RunFolder(folder).checkpoint}" in str(raised.value)
+    tensors, state = checkpoint.read(RunFolder(folder).checkpoint)
     assert state["step"] == 5
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
 
@@ -168,7 +170,7 @@ def test_a_metrics_file_that_can_t_be_written_stops_with_the_last_good_checkpoin
     monkeypatch.setattr("captioner.train.logger._append", full)
     with pytest.raises(CaptionerError, match=r"step 4: .*No space left on device; the last good checkpoint is"):
         run(shapes, tmp_path / "run")
-    assert checkpoint.read(tmp_path / "run" / checkpoint.LAST)[1]["step"] == 3
+    assert checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[1]["step"] == 3
 
 
 def test_resident_memory_stays_flat_over_epochs(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +225,7 @@ def test_captions_weigh_the_same_in_steps_large_and_small(shapes: Path, tmp_path
     shares = {}
     for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
         step = StepPlan(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
-        shares[step.captions.size] = found._share(step)
+        shares[step.captions.size] = found.loss.weight(step)
     assert shares == {16: 1.0, 8: 0.5}
 
 
@@ -278,20 +280,20 @@ def test_the_baseline_is_the_moving_average_of_sampled_words(
         assert words > 0
         mean = said / words
         expected = mean if expected is None else 0.8 * expected + 0.2 * mean
-    state = checkpoint.read(tmp_path / "run" / checkpoint.LAST)[1]
+    state = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[1]
     assert state["baseline"] == pytest.approx(expected, rel=1e-12)
     assert tiny_run.read_metrics(tmp_path / "run")[-2]["baseline"] == state["baseline"]
 
 
 def test_scheduled_sampling_grows_epoch_by_epoch(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chances: list[float] = []
-    real = Trainer._read
+    real = BatchLoss._forward
 
-    def spy(self: Trainer, *args: Any, **how: Any) -> Any:
+    def spy(self: BatchLoss, *args: Any, **how: Any) -> Any:
         chances.append(how["own_words"])
         return real(self, *args, **how)
 
-    monkeypatch.setattr(Trainer, "_read", spy)
+    monkeypatch.setattr(BatchLoss, "_forward", spy)
     sampling = {"start_epoch": 1, "increase": 0.2, "maximum": 0.3}
     run(shapes, tmp_path / "run", training__epochs=3, training__images=16, training__scheduled_sampling=sampling)
     assert chances == pytest.approx([0, 0.2, 0.3])
@@ -336,7 +338,7 @@ def test_optimisers_are_torchs_and_the_tail_has_its_own_rate(shapes: Path) -> No
         if name != "rmsprop":
             assert all(tuple(group["betas"]) == (0.8, 0.9) for group in optimizer.param_groups)
         held = [p for group in optimizer.param_groups for p in group["params"]]
-        assert {id(p) for p in held} == {id(p) for p in setup.learnt.values()}
+        assert {id(p) for p in held} == {id(p) for p in setup.trainable.values()}
 
 
 def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp_path: Path) -> None:
@@ -431,7 +433,7 @@ def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(torch, "compile", spy)
     run(shapes, tmp_path / "run", training__epochs=1, training__compile=True)
-    assert [type(module) for module in compiled] == [loops.ForwardPass]
+    assert [type(module) for module in compiled] == [ForwardPass]
 
 
 def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
@@ -448,8 +450,8 @@ def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
 
 def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path) -> None:
     setup = prepare(tiny_run.config(shapes), ALONE)
-    average = EMA(setup, 0.5)
-    name, weight = next(iter(setup.learnt.items()))
+    average = EMA(setup.trainable, 0.5)
+    name, weight = next(iter(setup.trainable.items()))
     with torch.no_grad():
         weight.fill_(2.0)
         average.tensors[name].fill_(1.0)
@@ -461,12 +463,12 @@ def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path
     with average.swapped_in():
         assert float(weight.detach().mean()) == 1.5
     assert float(weight.detach().mean()) == 2.0
-    assert EMA(setup, None).tensors == {}
+    assert EMA(setup.trainable, None).tensors == {}
 
 
 def test_the_best_model_is_the_average(shapes: Path, tmp_path: Path) -> None:
     run(shapes, tmp_path / "run", training__epochs=1, training__ema=0.9)
-    held, _ = checkpoint.read(tmp_path / "run" / checkpoint.LAST)
+    held, _ = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)
     best, _ = checkpoint.read(tmp_path / "run" / "best" / "model.safetensors")
     for name, value in checkpoint.part(held, "average").items():
         assert torch.equal(best[name], value)

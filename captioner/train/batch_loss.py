@@ -1,0 +1,145 @@
+"""The loss of one batch: teacher-forced with soft or hard attention, or self-critical."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from captioner.model import loss as objective
+from captioner.model.caption_decoder import TeacherForced
+from captioner.model.network import Network
+from captioner.train.checkpoint import TrainingState
+from captioner.train.config import TrainingSettings
+from captioner.train.corpus import StepPlan, tensors
+from captioner.train.distributed import World
+from captioner.train.self_critical import SelfCritical
+from captioner.train.setup import TrainingSetup
+
+
+class ForwardPass(nn.Module):
+    """The teacher-forced pass from grids and captions, as one module for DistributedDataParallel and torch.compile."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(
+        self,
+        grid: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        lengths: Tensor,
+        annotations: Tensor | None = None,  # of the grid, if they are known already
+        **options: Any,
+    ) -> TeacherForced:
+        if annotations is None:
+            annotations = self.network.annotations(grid)
+        return self.network.decoder(annotations, inputs, targets, lengths, **options)  # type: ignore[no-any-return]
+
+
+class BatchLoss:
+    """Computes the loss of a batch. Updates the baseline of hard attention and the sums of the metrics in `state`."""
+
+    def __init__(
+        self,
+        setup: TrainingSetup,
+        settings: TrainingSettings,
+        state: TrainingState,
+        world: World,
+        generator: torch.Generator,
+    ) -> None:
+        self.setup, self.settings, self.state, self.world, self.generator = setup, settings, state, world, generator
+        self.network = setup.network
+        self.self_critical: SelfCritical | None = None  # set when its stage begins
+
+    def begin_epoch(self) -> None:
+        s = self.settings
+        if s.scst and self.state.epoch >= s.scst.start_epoch and self.self_critical is None:
+            self.self_critical = SelfCritical(s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus)
+        # Anew each epoch: DistributedDataParallel looks once at which parameters are trained.
+        self.forward_pass: nn.Module = ForwardPass(self.network)
+        if s.compile:
+            self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]
+        if self.world.size > 1:
+            # No buffer of the network ever changes.
+            self.forward_pass = DistributedDataParallel(self.forward_pass, broadcast_buffers=False)
+
+    def __call__(self, batch: StepPlan, grid: Tensor) -> Tensor:
+        return self._self_critical(batch, grid) if self.self_critical else self._teacher_forced(batch, grid)
+
+    def weight(self, batch: StepPlan) -> float:
+        """Smaller steps (see corpus.plan) weigh less, so that all captions, or all sampled images, weigh the same."""
+        s = self.settings
+        size, full_size = batch.captions.size, s.images * s.captions
+        if self.self_critical:
+            size, full_size = len(batch.images), s.images
+        return min(1.0, size * self.world.size / full_size)
+
+    def gradient_sync(self, updates: bool) -> AbstractContextManager[Any]:
+        """Processes exchange gradients only before the weights are updated."""
+        return nullcontext() if updates or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
+
+    def _teacher_forced(self, batch: StepPlan, grid: Tensor) -> Tensor:
+        """Cross-entropy, with the terms of soft or hard attention."""
+        s, state, hard = self.settings, self.state, self.settings.hard
+        sampling = s.scheduled_sampling
+        own_words = min(sampling.maximum, max(0, state.epoch - sampling.start_epoch + 1) * sampling.increase)
+        captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
+        self.network.train()
+        forced = self._forward(grid, captions, sampled=self._sampled_rows(batch.captions.shape), own_words=own_words)
+        loss = objective.loss(
+            forced,
+            batch.captions.size,
+            label_smoothing=s.label_smoothing,
+            doubly_stochastic=s.doubly_stochastic,
+            reward=hard.reward if state.baseline is not None else 0.0,  # no reward before there is a baseline
+            entropy=hard.entropy,
+            baseline=state.baseline or 0.0,
+        )
+        log_probability, words = self.world.sum(loss.sampled).tolist()
+        if words:
+            decay = hard.baseline if state.baseline is not None else 0.0
+            state.baseline = decay * (state.baseline or 0.0) + (1 - decay) * log_probability / words
+        parts = {"loss": loss.total.detach(), "nll": loss.nll, "words": loss.words}
+        parts |= {"coverage": loss.coverage, "entropy": loss.entropy}
+        state.add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
+        return loss.total
+
+    def _self_critical(self, batch: StepPlan, grid: Tensor) -> Tensor:
+        """Sample captions, reward them, and run the decoder over them again with gradients, on the same annotations."""
+        assert self.self_critical is not None
+        grid = grid.to(self.world.device)
+        self.network.eval()
+        sampled = self._sampled_rows((len(batch.images), self.self_critical.settings.samples))
+        with self._autocast():
+            annotations = self.network.annotations(grid)
+            samples = self.self_critical.sample(annotations.detach(), batch.images, sampled, self.generator)
+        self.network.train(self.self_critical.settings.dropout)
+        forced = self._forward(
+            grid, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells
+        )
+        self.state.add(steps=1, reward=samples.mean_reward)
+        return self.self_critical.loss(forced, samples, self.settings.hard.reward)
+
+    def _forward(self, grid: Tensor, captions: Any, **options: Any) -> TeacherForced:
+        device = self.world.device
+        batch = [torch.from_numpy(array).to(device) for array in tensors(captions, self.setup.vocabulary)]
+        with self._autocast():
+            forced: TeacherForced = self.forward_pass(grid.to(device), *batch, generator=self.generator, **options)
+        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float())
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
+        return torch.autocast(self.world.device.type, dtype=kind) if kind else nullcontext()
+
+    def _sampled_rows(self, shape: tuple[int, ...]) -> Tensor | None:
+        """Hard attention: the captions that attend to sampled cells. The others use the expectation."""
+        if not self.network.decoder.hard:
+            return None
+        uniform = torch.rand(shape, generator=self.generator, device=self.world.device)
+        return uniform >= self.settings.hard.expected
