@@ -15,6 +15,7 @@ SCRIPT = ROOT / "scripts" / "bench_train"
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
 
+@pytest.mark.slow
 def test_every_part_writes_figures_to_a_file_named_after_the_hardware(tmp_path: Path) -> None:
     command = [sys.executable, SCRIPT, "--quick", "--threads", "1", "--rounds", "1", "--csv", tmp_path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -40,6 +40,7 @@ def compare(data: Path, folder: Path, *arguments: str) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
 
 
+@pytest.mark.slow
 def test_runs_are_reported_in_a_table_a_csv_file_and_a_picture_and_not_repeated(shapes: Path, tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from captioner.cli import main
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "make_card"
 
 
+@pytest.mark.slow
 def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(
         tmp_path / "tiny.yaml", shapes, training__epochs=2, training__scst={"start_epoch": 1}
