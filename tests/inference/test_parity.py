@@ -17,7 +17,7 @@ from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 torch = pytest.importorskip("torch", reason="the torch backend is of the train half")
 
-from captioner.export.int8 import quantise_convolutions, quantise_products  # noqa: E402
+from captioner.export.int8 import quantize_convolutions, quantize_products  # noqa: E402
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs  # noqa: E402
 from captioner.export.run_bundle import int8_loss  # noqa: E402
 from captioner.inference.torch_backend import load_backend  # noqa: E402
@@ -56,9 +56,9 @@ def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) 
         settings={"encoder": {"size": SIDE, "weights": "none"}, "model": model.model_dump(mode="json")},
     )
     if int8:
-        quantise_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
+        quantize_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
         for graph in (bundle.BEGIN, bundle.DECODER):
-            quantise_products(folder / graph, folder / bundle.int8_graph(graph))
+            quantize_products(folder / graph, folder / bundle.int8_graph(graph))
     files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
     return bundle.write(folder.parent / "random", files, manifest, VOCABULARY)
 
