@@ -32,7 +32,7 @@ def captioner(model):
 
 @pytest.fixture
 def photos(tmp_path, monkeypatch) -> Path:
-    """Five pictures, one of them in a folder inside, and a file that is none."""
+    """Five pictures, one of them in a subfolder, and two files that are not pictures."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "photos"
     (folder / "more").mkdir(parents=True)
@@ -63,7 +63,7 @@ def run(model, monkeypatch, capsys):
     return run
 
 
-def test_text_is_a_line_of_name_and_caption(run, photos, captioner):
+def test_text_has_one_line_with_name_and_caption(run, photos, captioner):
     code, out, err = run("photos/img_2.jpg")
     assert (code, err) == (0, "")
     assert out == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
@@ -75,25 +75,25 @@ def test_a_folder_is_read_in_order_without_hidden_and_other_files(run, photos):
     assert [line.split("\t")[0] for line in out.splitlines()] == IN_FOLDER
 
 
-def test_recursive_looks_in_the_folders_inside(run, photos):
+def test_recursive_includes_the_folders_inside(run, photos):
     _, out, _ = run("photos", "--recursive")
     assert [line.split("\t")[0] for line in out.splitlines()] == [*IN_FOLDER, "photos/more/img_4.png"]
 
 
-def test_patterns_and_repeated_names(run, photos):
+def test_patterns_are_expanded_and_repeated_names_captioned_once(run, photos):
     _, out, _ = run("photos/img_*", "photos/img_2.jpg", "photos/**/*_4.png")
     names = [line.split("\t")[0] for line in out.splitlines()]
     assert names == ["photos/img_10.png", "photos/img_2.jpg", "photos/img_7.bmp", "photos/more/img_4.png"]
 
 
-def test_a_list_on_standard_input(run, photos):
+def test_a_dash_reads_names_from_standard_input(run, photos):
     code, out, _ = run("-", "photos/img_7.bmp", stdin="photos/img_2.jpg\n\nphotos/img_10.png\r\n")
     assert code == 0
     names = [line.split("\t")[0] for line in out.splitlines()]
     assert names == ["photos/img_7.bmp", "photos/img_2.jpg", "photos/img_10.png"]
 
 
-def test_jsonl_has_the_caption_its_figures_and_alternatives(run, photos, captioner):
+def test_jsonl_has_the_caption_its_scores_and_alternatives(run, photos, captioner):
     _, out, _ = run("photos", "--format", "jsonl", "--n-best", "2", "--words")
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["image"] for line in lines] == IN_FOLDER
@@ -118,7 +118,7 @@ def test_csv_is_read_back_by_a_csv_reader(run, photos):
     assert all(float(row["score"]) < 0 for row in rows)
 
 
-def test_coco_takes_the_numbers_in_the_names(run, photos):
+def test_coco_ids_are_the_numbers_in_the_names(run, photos):
     code, out, err = run("photos", "--format", "coco")
     entries = json.loads(out)
     assert (code, err) == (0, "")
@@ -136,7 +136,7 @@ def test_coco_numbers_images_whose_names_have_none(run, photos):
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
-def test_resume_goes_on_where_a_run_was_stopped(run, photos, form):
+def test_resume_continues_where_a_run_stopped(run, photos, form):
     Path("photos/new\tline.png").write_bytes(Path("photos/img_10.png").read_bytes())
     for with_numbers in (True, False):
         if not with_numbers:
@@ -155,7 +155,7 @@ def test_resume_goes_on_where_a_run_was_stopped(run, photos, form):
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv"])
-def test_resume_cuts_off_a_half_written_line(run, photos, form):
+def test_resume_removes_an_incomplete_line(run, photos, form):
     run("photos", "-f", form, "-o", "out")
     whole = Path("out").read_text()
     Path("out").write_text(whole[:-7])
@@ -171,7 +171,7 @@ def test_resume_refuses_a_file_of_another_kind(run, photos):
     assert Path("out").read_text() == "precious\n"
 
 
-def test_sidecars_stand_beside_the_photos(run, photos, captioner):
+def test_sidecars_are_written_beside_the_photos(run, photos, captioner):
     code, _, _ = run("photos", "--sidecar", "--n-best", "2")
     assert code == 0
     truth = captioner("photos/img_2.jpg", n_best=2)
@@ -179,7 +179,7 @@ def test_sidecars_stand_beside_the_photos(run, photos, captioner):
     assert sorted(path.name for path in photos.glob("*.txt")) == ["IMG_3.txt", "img_10.txt", "img_2.txt", "img_7.txt"]
 
 
-def test_resume_leaves_sidecars_that_are_there(run, photos):
+def test_resume_keeps_existing_sidecars(run, photos):
     Path("photos/img_2.txt").write_text("written by hand\n")
     _, out, _ = run("photos", "--sidecar", "--resume")
     assert len(out.splitlines()) == 3
@@ -188,7 +188,7 @@ def test_resume_leaves_sidecars_that_are_there(run, photos):
 
 @pytest.mark.parametrize("how", [(), ("--resume",)])
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
-def test_no_captions_are_written_over_a_picture(run, photos, form, how):
+def test_a_picture_is_never_replaced_by_captions(run, photos, form, how):
     before = Path("photos/img_2.jpg").read_bytes()
     code, _, err = run("photos", "--format", form, "--output", "photos/img_2.jpg", *how)
     assert code == 2 and "photos/img_2.jpg is a picture and is not replaced" in err
@@ -196,7 +196,7 @@ def test_no_captions_are_written_over_a_picture(run, photos, form, how):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="named pipes are POSIX")
-def test_captions_go_into_a_pipe(model, photos, captioner):
+def test_captions_can_be_written_to_a_named_pipe(model, photos, captioner):
     os.mkfifo("pipe")
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True) as reader:
         try:
@@ -210,7 +210,7 @@ def test_captions_go_into_a_pipe(model, photos, captioner):
 
 
 @pytest.mark.parametrize("how", [(), ("--resume",)])
-def test_a_picture_that_is_its_own_sidecar_is_told(run, photos, how):
+def test_a_picture_named_like_its_sidecar_is_reported(run, photos, how):
     picture = Path("photos/img_2.jpg").rename("photos/img_2.txt")
     before = picture.read_bytes()
     code, _, err = run(str(picture), "--sidecar", *how)
@@ -218,13 +218,13 @@ def test_a_picture_that_is_its_own_sidecar_is_told(run, photos, how):
     assert picture.read_bytes() == before
 
 
-def test_two_photos_with_one_sidecar_are_told(run, photos):
+def test_two_photos_with_the_same_sidecar_are_reported(run, photos):
     Image.open("photos/img_2.jpg").save("photos/img_2.png")
     code, _, err = run("photos/img_2.jpg", "photos/img_2.png", "--sidecar")
     assert code == 1 and "photos/img_2.txt already belongs to photos/img_2.jpg" in err
 
 
-def test_a_bad_file_among_many_is_named_and_the_rest_captioned(run, photos):
+def test_bad_files_are_reported_and_the_others_captioned(run, photos):
     Path("photos/img_5.jpg").write_text("broken")
     Path("photos/img_6.png").write_bytes(b"")
     code, out, err = run("photos", "photos/gone.jpg")
@@ -237,7 +237,7 @@ def test_a_bad_file_among_many_is_named_and_the_rest_captioned(run, photos):
 
 
 @pytest.mark.parametrize("argument", ["empty", "nothing.jpg", "*.jpeg"])
-def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
+def test_a_call_without_any_picture_is_an_error(run, photos, argument):
     Path("empty").mkdir()
     code, out, err = run(argument)
     assert (code, out) == (2, "")
@@ -262,7 +262,7 @@ def test_no_picture_at_all_is_a_wrong_call(run, photos, argument):
         (["--n-best", "5", "--beam", "2"], "needs a beam of 5"),
     ],
 )
-def test_a_wrong_call_is_told_with_exit_2(run, photos, arguments, said):
+def test_a_wrong_call_is_explained_with_exit_code_2(run, photos, arguments, said):
     import re
 
     code, out, err = run("photos", *arguments)
@@ -290,7 +290,7 @@ def test_search_options_reach_the_search(run, photos, captioner):
     assert [line.split("\t")[1] for line in out.splitlines()] == [c.text for c in (drawn, *drawn.alternatives)]
 
 
-def test_the_pixel_limit_is_kept(run, photos):
+def test_pictures_above_the_pixel_limit_are_refused(run, photos):
     code, out, err = run("photos/img_2.jpg", "--pixel-limit", "100")
     assert (code, out) == (1, "") and "more than the limit of 100 pixels" in err
 
@@ -305,7 +305,7 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of a process are POSIX")
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
-def test_a_full_disk_is_told_and_loses_nothing_that_had_room(model, photos, form):
+def test_a_full_disk_is_reported_and_loses_no_written_caption(model, photos, form):
     import resource
 
     names = "".join(f"photos/{'./' * i}img_2.jpg\n" for i in range(20))
@@ -343,14 +343,14 @@ def test_a_closed_pipe_ends_quietly(model, photos):
     assert done.stderr == ""
 
 
-def test_ctrl_c_ends_quietly_and_leaves_whole_lines(model, photos):
+def test_ctrl_c_ends_quietly_and_leaves_complete_lines(model, photos):
     running = subprocess.Popen(
         command(model, "-", "--format", "jsonl", "--output", "out.jsonl", "--batch", "1"),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background jobs ignore this signal
     )
     assert running.stdin and running.stderr
     running.stdin.write("photos/img_2.jpg\nphotos/img_7.bmp\n")
@@ -370,7 +370,7 @@ def lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 
-def test_the_light_command_loads_neither_torch_nor_the_train_half(model, photos):
+def test_captioning_loads_neither_torch_nor_other_heavy_packages(model, photos):
     code = (
         "import sys; from captioner.cli import run\n"
         f"sys.argv = ['captioner', 'caption', '--model', {str(model)!r}, 'photos/img_2.jpg']\n"

@@ -33,11 +33,11 @@ def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_graphs_in_8_bits_are_added_and_run(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_8_bit_graphs_are_added_and_run(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     done = call("export", run, "--output", tmp_path / "made", "--int8")
     assert done.exit_code == 0, done.output
     assert "a word's log-probability differs by up to 0." in done.stdout
-    assert not caplog.records  # nor does onnxruntime ask for a preparation that was made
+    assert not caplog.records  # onnxruntime does not ask for a preparation that was done
     graphs = {path.name for path in (tmp_path / "made").glob("*.onnx")}
     exact = {"encoder.onnx", "begin.onnx", "decoder.onnx"}
     assert graphs == exact | {bundle.int8_graph(name) for name in exact}
@@ -46,7 +46,7 @@ def test_graphs_in_8_bits_are_added_and_run(run: Path, tmp_path: Path, caplog: p
     assert len(caption.words) >= 2
 
 
-def test_without_them_there_is_one_graph_of_each(run: Path, tmp_path: Path) -> None:
+def test_without_8_bit_graphs_the_int8_backend_is_refused(run: Path, tmp_path: Path) -> None:
     assert call("export", run, "--output", tmp_path / "made").exit_code == 0
     assert not list((tmp_path / "made").glob("*.int8.onnx"))
     picture = next((run.parent / "data").rglob("*.png"))
@@ -55,8 +55,7 @@ def test_without_them_there_is_one_graph_of_each(run: Path, tmp_path: Path) -> N
     assert "'tiny' has no 8-bit graphs; `captioner export --int8` adds them" in str(done.exception)
 
 
-def test_ranges_come_from_the_pictures_that_are_left(run: Path, tmp_path: Path) -> None:
-    """And where none is, a sentence says what for they are needed."""
+def test_8_bit_graphs_need_some_of_the_training_pictures(run: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(run.parent, tmp_path / "moved")
     config = (moved / "run" / "config.yaml").read_text().replace(str(run.parent), str(moved))
     (moved / "run" / "config.yaml").write_text(config)
@@ -96,7 +95,7 @@ def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path
     assert manifest.scored_on.endswith(" images, beam 1, length power 0.7")
 
 
-def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp_path: Path) -> None:
+def test_an_evaluation_with_other_search_options_is_refused(run: Path, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(evaluation(run, "--beam", "2"))
     told = json.loads(evaluation(run))
     told["search"]["hard_attention"] = "argmax"
@@ -115,8 +114,8 @@ def test_an_evaluation_that_says_nothing_of_the_bundle_is_refused(run: Path, tmp
         assert not (tmp_path / "made").exists()
 
 
-def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
-    """Of a run that was never validated, which has no best."""
+def test_the_last_checkpoint_is_exported_with_averaged_weights(tmp_path: Path) -> None:
+    # The run was never validated, so it has no best checkpoint.
     data = tiny_run.write_data(tmp_path / "data", 12)
     config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, training__ema=0.9)
     start(config, folder=tmp_path / "run", device="cpu")
@@ -126,7 +125,7 @@ def test_the_last_checkpoint_with_averaged_weights(tmp_path: Path) -> None:
     assert call("export", tmp_path / "run", "--output", tmp_path / "made", "--last").exit_code == 0
     held, _ = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)
     made, _ = checkpoint.read(tmp_path / "made" / "model.safetensors")
-    name = "decoder.from_word.bias"  # stays in full precision
+    name = "decoder.from_word.bias"  # is kept in full precision
     assert torch.equal(made[name], held[f"average.{name}"])
     assert not torch.equal(made[name], held[f"network.{name}"])
     manifest = bundle.load(tmp_path / "made").manifest

@@ -1,4 +1,4 @@
-"""`captioner models`: what is listed of each model at hand, and what of one that is damaged."""
+"""`captioner models`: the list of models for people and programs, with damaged models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_size_attention_training_data_and_scores_are_listed(shelf):
     assert "not measured" in out
 
 
-def test_json_is_for_programs(shelf):
+def test_json_has_all_values(shelf):
     found = json.loads(CliRunner().invoke(main, ["models", "--json"]).output)
     assert [entry["name"] for entry in found] == ["one", "two"]
     assert found[0]["bytes"] == bundle.load(shelf / "one").size
@@ -46,7 +46,7 @@ def test_a_damaged_model_is_listed_with_the_reason(shelf):
     assert "cannot be used" in result.output and "decoder.onnx is missing" in result.output
 
 
-def test_without_models_it_says_where_it_looked(tmp_path, monkeypatch):
+def test_without_models_the_searched_folders_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path / "nowhere"])
     result = CliRunner().invoke(main, ["models"])
     assert "no models in" in result.output and "nowhere" in result.output

@@ -24,7 +24,7 @@ def shelf(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def photos(tmp_path) -> Path:
-    """A folder with two pictures, one of them turned, and two broken ones."""
+    """A folder with two pictures, one with an EXIF orientation, and two broken files."""
     folder = tmp_path / "photos"
     folder.mkdir()
     y, x = np.mgrid[:60, :90]
@@ -40,7 +40,7 @@ def photos(tmp_path) -> Path:
 
 @pytest.fixture
 def captioner(shelf, monkeypatch, capsys):
-    """The command as it is run: arguments to exit code, standard output and standard error."""
+    """Runs the command. Returns exit code, standard output and standard error."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["captioner", "overlay", *map(str, arguments)])
@@ -52,7 +52,7 @@ def captioner(shelf, monkeypatch, capsys):
     return call
 
 
-def test_a_folder_is_drawn_the_bad_files_are_named_and_the_code_is_1(captioner, photos, tmp_path):
+def test_a_folder_is_drawn_and_bad_files_are_reported_with_exit_code_1(captioner, photos, tmp_path):
     code, out, err = captioner(photos, "-o", tmp_path / "out")
     assert code == 1
     assert "empty.jpg" in err and "text.png" in err and "Traceback" not in err
@@ -61,7 +61,7 @@ def test_a_folder_is_drawn_the_bad_files_are_named_and_the_code_is_1(captioner, 
     assert all(path.is_file() for path in expected)
 
 
-def test_one_picture_has_no_gallery_and_the_code_is_0(captioner, photos, tmp_path):
+def test_one_picture_gets_no_gallery(captioner, photos, tmp_path):
     code, _, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png")
     assert (code, err) == (0, "")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["one.png"]
@@ -80,7 +80,7 @@ def test_one_picture_has_no_gallery_and_the_code_is_0(captioner, photos, tmp_pat
         ("{photos}/one.jpg", "-o", "{out}", "--compare", "hart"),
     ],
 )
-def test_a_wrong_call_is_code_2_and_writes_nothing(captioner, photos, tmp_path, arguments):
+def test_a_wrong_call_has_exit_code_2_and_writes_nothing(captioner, photos, tmp_path, arguments):
     filled = [each.format(out=tmp_path / "out", photos=photos) for each in arguments]
     code, out, err = captioner(*filled)
     assert (code, out) == (2, "") and err and "Traceback" not in err
@@ -98,7 +98,7 @@ def test_the_models_own_words_and_maps_are_in_the_npz(captioner, photos, tmp_pat
         assert (int(arrays["width"]), int(arrays["height"]), int(arrays["orientation"])) == (60, 90, 6)
 
 
-def test_given_words_are_forced_and_unknown_ones_shown_as_given(captioner, photos, tmp_path):
+def test_a_given_sentence_is_drawn_with_its_unknown_words_unchanged(captioner, photos, tmp_path):
     code, _, _ = captioner(photos, "-o", tmp_path / "out", "-f", "npz", "--text", "A zebra on the mat.")
     assert code == 1
     for name in ("one", "two"):
@@ -110,7 +110,7 @@ def data(page: Path) -> dict:
     return json.loads(re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"))[1])
 
 
-def test_two_models_stand_side_by_side_and_the_hard_one_shows_places(captioner, photos, tmp_path):
+def test_two_models_are_side_by_side_and_the_hard_one_has_cells(captioner, photos, tmp_path):
     code, _, _ = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--compare", "hard", "--text", "a cat sleeps")
     assert code == 0
     soft, hard = data(tmp_path / "out" / "one.html")["tracks"]
@@ -120,14 +120,14 @@ def test_two_models_stand_side_by_side_and_the_hard_one_shows_places(captioner, 
     assert all(word["cell"] is None for word in soft["sentences"][0]["words"])
 
 
-def test_a_hard_model_that_used_the_expectation_still_shows_its_likeliest_places(captioner, photos, tmp_path):
+def test_a_hard_model_that_used_the_expectation_shows_its_likeliest_cells(captioner, photos, tmp_path):
     captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz", "-m", "hard", "--hard-attention", "expected")
     with np.load(tmp_path / "out" / "one.npz") as arrays:
         for alpha, (row, col) in zip(arrays["alpha"], arrays["cell"], strict=True):
             assert alpha[row, col] == alpha.max()
 
 
-def test_a_model_compared_with_itself_has_two_names(captioner, photos, tmp_path):
+def test_a_model_compared_with_itself_gets_two_names(captioner, photos, tmp_path):
     captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "npz,html", "--compare", "default")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "one.html",
@@ -136,16 +136,16 @@ def test_a_model_compared_with_itself_has_two_names(captioner, photos, tmp_path)
     }
 
 
-def test_pages_have_the_beams_other_sentences_and_the_best_is_the_same(captioner, photos, tmp_path):
+def test_pages_have_alternatives_and_the_same_best_sentence(captioner, photos, tmp_path):
     captioner(photos / "one.jpg", "-o", tmp_path / "a", "-f", "html,npz")
     captioner(photos / "one.jpg", "-o", tmp_path / "b", "-f", "npz")
     (track,) = data(tmp_path / "a" / "one.html")["tracks"]
-    assert len(track["sentences"]) == 2  # this model's beam
+    assert len(track["sentences"]) == 2  # the beam of this model
     with np.load(tmp_path / "b" / "one.npz") as arrays:
         assert track["sentences"][0]["text"] == str(arrays["text"])
 
 
-def test_files_that_are_there_are_kept_and_reported_until_overwritten(captioner, photos, tmp_path):
+def test_existing_files_are_kept_and_reported_without_overwrite(captioner, photos, tmp_path):
     target = tmp_path / "out" / "one.png"
     target.parent.mkdir()
     target.write_bytes(b"mine")
@@ -163,7 +163,7 @@ def test_clashing_names_are_resolved_and_reported(captioner, photos, tmp_path):
     assert "written as one-2" in err
 
 
-def test_a_list_comes_on_standard_input(captioner, photos, tmp_path, monkeypatch):
+def test_a_dash_reads_names_from_standard_input(captioner, photos, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{photos}/one.jpg\n{photos}/two.png\n"))
     code, out, _ = captioner("-", "-o", tmp_path / "out", "-f", "svg")
     assert code == 0
@@ -171,13 +171,13 @@ def test_a_list_comes_on_standard_input(captioner, photos, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("options", [("--blocks",), ("--per-word",), ("--opacity", "0.3")])
-def test_the_options_of_drawing_change_the_drawing(captioner, photos, tmp_path, options):
+def test_drawing_options_change_the_drawing(captioner, photos, tmp_path, options):
     captioner(photos / "one.jpg", "-o", tmp_path / "a", "-f", "words,png")
     captioner(photos / "one.jpg", "-o", tmp_path / "b", "-f", "words,png", *options)
     assert (tmp_path / "a" / "one.png").read_bytes() != (tmp_path / "b" / "one.png").read_bytes()
 
 
-def test_a_picture_over_the_limit_is_refused_and_one_under_a_raised_limit_drawn(captioner, photos, tmp_path):
+def test_pictures_above_the_pixel_limit_are_refused(captioner, photos, tmp_path):
     code, _, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--pixel-limit", "100")
     assert code == 1 and "--pixel-limit" in err
     code, _, _ = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--pixel-limit", "5400", "-f", "words")

@@ -1,4 +1,4 @@
-"""A real browser for the tests of pages: Chromium, headless, with a record of what it asked the network for."""
+"""Headless Chromium for the tests of pages, with a log of its network requests."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def browser() -> Iterator[WebDriver]:
 
 
 def complaints(driver: WebDriver) -> list[str]:
-    """What the page wrote to the console since last asked."""
+    """The messages on the console since the last call."""
     return [entry["message"] for entry in driver.get_log("browser")]
 
 
 def requests(driver: WebDriver) -> list[str]:
-    """The addresses that were asked for since last asked, without those inside the page itself."""
+    """The addresses requested since the last call, without data URIs."""
     events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    return [url for url in asked if not url.startswith("data:")]
+    urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    return [url for url in urls if not url.startswith("data:")]
 
 
 def scheme(driver: WebDriver, name: str) -> None:
-    """Prefer light or dark."""
+    """Set the preferred color scheme: light or dark."""
     feature = {"name": "prefers-color-scheme", "value": name}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
-# Every visible text with its colour, and the nearest background that is not transparent, as the browser shows them.
+# Every visible text with its color and the nearest background that is not transparent.
 _TEXTS = """
 const seen = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (walker.nextNode()) {
@@ -57,8 +57,8 @@ while (walker.nextNode()) {
   if (!node.textContent.trim() || !element.checkVisibility() || element.closest("script, .visually-hidden")) continue;
   let under = element, back = "rgba(0, 0, 0, 0)";
   const context = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = (colour) => {
-    context.clearRect(0, 0, 1, 1); context.fillStyle = colour; context.fillRect(0, 0, 1, 1);
+  const rgba = (color) => {
+    context.clearRect(0, 0, 1, 1); context.fillStyle = color; context.fillRect(0, 0, 1, 1);
     return [...context.getImageData(0, 0, 1, 1).data];
   };
   while (under && rgba(back)[3] < 255) { back = getComputedStyle(under).backgroundColor; under = under.parentElement; }
@@ -69,10 +69,10 @@ return seen;
 
 
 def contrasts(driver: WebDriver) -> dict[str, float]:
-    """The contrast of every text with what is behind it, by WCAG's formula."""
+    """The contrast of every text with its background, by the formula of WCAG."""
 
-    def luminance(colour: list[int]) -> float:
-        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    def luminance(color: list[int]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in color[:3]]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
     result = {}

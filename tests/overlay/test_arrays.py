@@ -13,15 +13,15 @@ def load(content: bytes) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def test_everything_comes_back_without_pickle():
-    made = caption("a dog's café", hard=True, alternatives=("a cat",))
-    arrays = load(arrays_npz(made))
+def test_the_arrays_are_read_back_without_pickle():
+    one = caption("a dog's café", hard=True, alternatives=("a cat",))
+    arrays = load(arrays_npz(one))
     assert arrays["words"].tolist() == ["a", "dog's", "café"]
     assert str(arrays["text"]) == "a dog's café"
-    np.testing.assert_array_equal(arrays["alpha"], made.alphas)
-    np.testing.assert_allclose(arrays["log_probability"], [word.log_probability for word in made.words])
-    np.testing.assert_allclose(arrays["gate"], [word.gate for word in made.words])
-    np.testing.assert_allclose(arrays["entropy"], [word.entropy for word in made.words])
+    np.testing.assert_array_equal(arrays["alpha"], one.alphas)
+    np.testing.assert_allclose(arrays["log_probability"], [word.log_probability for word in one.words])
+    np.testing.assert_allclose(arrays["gate"], [word.gate for word in one.words])
+    np.testing.assert_allclose(arrays["entropy"], [word.entropy for word in one.words])
     assert arrays["cell"].tolist() == [[0, 0], [0, 1], [0, 2]]
     assert arrays["alternatives"].tolist() == ["a cat"]
     assert (int(arrays["width"]), int(arrays["height"])) == (60, 40)
@@ -30,10 +30,10 @@ def test_everything_comes_back_without_pickle():
 
 
 def test_cells_are_also_given_in_the_pixels_of_a_turned_file():
-    made = caption("a", grid=(2, 2))
-    turned = dataclasses.replace(made, picture=dataclasses.replace(made.picture, frame=Frame(40, 60, 6)))
+    one = caption("a", grid=(2, 2))
+    turned = dataclasses.replace(one, picture=dataclasses.replace(one.picture, frame=Frame(40, 60, 6)))
     arrays = load(arrays_npz(turned))
-    # Orientation 6 is shown turned a quarter clockwise: the upper right of what is seen is stored upper left.
+    # Orientation 6: viewers turn the file by 90 degrees clockwise, so the upper right is stored at the upper left.
     assert arrays["cells"][0, 1].tolist() == [20, 0, 40, 30]
     assert arrays["cells_stored"][0, 1].tolist() == [0, 0, 30, 20]
 

@@ -32,7 +32,9 @@ def test_the_color_map_is_magma():
     steps = np.linspace(0, 255, 10).round().astype(int)
     published = np.array([list(bytes.fromhex(color)) for color in MAGMA_10])
     assert COLOR_MAP.shape == (256, 3)
-    assert np.abs(COLOR_MAP[steps].astype(int) - published).max() <= 2  # they interpolate between two of the 256
+    assert (
+        np.abs(COLOR_MAP[steps].astype(int) - published).max() <= 2
+    )  # viridisLite interpolates between two of the 256
 
 
 def test_lightness_grows_from_dark_to_light_without_a_flat_part():
@@ -43,13 +45,13 @@ def test_lightness_grows_from_dark_to_light_without_a_flat_part():
 
 
 @pytest.mark.parametrize("kind", BLINDNESS)
-def test_the_order_is_seen_with_every_kind_of_color_blindness(kind):
+def test_lightness_keeps_its_order_with_every_kind_of_color_blindness(kind):
     seen = lightness(linear(COLOR_MAP / 255) @ np.array(BLINDNESS[kind]).T)
     steps = np.diff(seen[::15])
     assert steps.min() > 1.5
 
 
-def test_the_order_survives_a_black_and_white_printer():
+def test_lightness_keeps_its_order_in_black_and_white():
     grey = np.asarray(Image.fromarray(COLOR_MAP[None]).convert("L")).astype(int)[0]
     assert np.diff(grey[::15]).min() > 3
 
@@ -60,5 +62,5 @@ def test_over_a_picture_more_attention_never_looks_clearly_darker(grey):
     muted = heat.mute(Image.new("RGB", (256, 1), (grey, grey, grey)))
     painted = heat._blend(muted, Image.fromarray((levels * 255).astype(np.uint8)), Style().opacity)
     seen = lightness(linear(np.asarray(painted)[0] / 255))
-    assert (np.maximum.accumulate(seen) - seen).max() < 2  # two steps of L* are just seen side by side
+    assert (np.maximum.accumulate(seen) - seen).max() < 2  # a difference of 2 in L* is barely visible
     assert seen[-1] > seen[0] + 30

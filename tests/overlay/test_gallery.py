@@ -10,7 +10,7 @@ from tests.overlay.handmade_captions import caption
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def gallery(tmp_path: Path) -> Path:
     folder = OverlayFolder(tmp_path, ["png", "html", "words"], with_gallery=True)
     for name, text in (("a/dog.jpg", "a dog runs"), ("b/cat #1 ü%.jpg", "a cat sleeps"), ("<b>.jpg", "a <i> dog")):
         folder.add([caption(text, name=name, size=(300, 200))])
@@ -18,7 +18,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_card_leads_to_the_page_or_the_best_there_is():
+def test_a_card_links_to_the_page_or_to_the_next_best_format():
     def card(*kinds: str) -> str:
         return index([Card("dog.jpg", (("", "a dog"),), "t.jpg", (3, 2), tuple((k, f"dog.{k}") for k in kinds))])
 
@@ -27,9 +27,9 @@ def test_a_card_leads_to_the_page_or_the_best_there_is():
     assert 'class="picture"' not in card("npz")
 
 
-def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(made, browser):  # noqa: F811
+def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(gallery, browser):  # noqa: F811
     complaints(browser), requests(browser)
-    browser.get((made / "index.html").as_uri())
+    browser.get((gallery / "index.html").as_uri())
     images = browser.find_elements(By.TAG_NAME, "img")
     assert [image.get_attribute("alt") for image in images] == ["a dog runs", "a cat sleeps", "a <i> dog"]
     for image in images:
@@ -38,11 +38,11 @@ def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(made, browser
     shown = [card for card in browser.find_elements(By.CLASS_NAME, "card") if card.is_displayed()]
     assert len(shown) == 2 and browser.find_element(By.ID, "count").text == "2 of 3"
     assert complaints(browser) == []
-    assert all(url.startswith(made.as_uri()) for url in requests(browser))
+    assert all(url.startswith(gallery.as_uri()) for url in requests(browser))
 
 
-def test_every_link_of_the_gallery_leads_to_a_file(made, browser):  # noqa: F811
-    browser.get((made / "index.html").as_uri())
+def test_every_link_of_the_gallery_opens_a_file(gallery, browser):  # noqa: F811
+    browser.get((gallery / "index.html").as_uri())
     links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, ".card a")]
     assert len(links) == 3 * 4
     for link in links:
@@ -51,9 +51,9 @@ def test_every_link_of_the_gallery_leads_to_a_file(made, browser):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_every_text_of_the_gallery_has_the_contrast_that_wcag_asks_for(made, browser, name):  # noqa: F811
+def test_every_text_of_the_gallery_has_the_contrast_of_wcag(gallery, browser, name):  # noqa: F811
     scheme(browser, name)
-    browser.get((made / "index.html").as_uri())
+    browser.get((gallery / "index.html").as_uri())
     measured = contrasts(browser)
     assert len(measured) > 8
     assert {text: ratio for text, ratio in measured.items() if ratio < 4.5} == {}

@@ -14,7 +14,7 @@ from tests.overlay.handmade_captions import blob, flat, one_cell
 GRIDS = [(7, 7), (8, 8), (14, 14), (5, 9)]
 SIZES = [(427, 640), (640, 427), (501, 333), (97, 211), (256, 256)]
 
-# How a camera stores an upright picture under each EXIF orientation: the inverse of what a viewer does to it.
+# How a camera stores an upright picture with each EXIF orientation: the inverse of what a viewer does.
 STORE = {
     1: None,
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -28,7 +28,7 @@ STORE = {
 
 
 def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of what is true, right and bottom exclusive."""
+    """Left, top, right and bottom of the true part; right and bottom are exclusive."""
     ys, xs = np.nonzero(mask)
     return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
 
@@ -36,7 +36,7 @@ def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize("rows, cols", GRIDS)
 @pytest.mark.parametrize("width, height", SIZES)
 @pytest.mark.parametrize("blocks", [True, False])
-def test_weight_in_one_cell_lands_on_that_cells_rectangle(rows, cols, width, height, blocks):
+def test_weight_in_one_cell_is_drawn_on_the_rectangle_of_that_cell(rows, cols, width, height, blocks):
     for row, col in ((0, 0), (rows - 1, cols - 1), (rows // 2, cols // 3)):
         density = geometry.project(one_cell(row, col, rows, cols), width, height, blocks=blocks)
         # Smooth maps fall to half exactly at the cell's edge, along the lines through its centre.
@@ -50,7 +50,7 @@ def test_weight_in_one_cell_lands_on_that_cells_rectangle(rows, cols, width, hei
 
 @pytest.mark.parametrize("orientation", STORE)
 @pytest.mark.parametrize("width, height", [(160, 90), (91, 163)])
-def test_a_map_covers_what_it_looks_at_in_files_of_every_orientation(tmp_path, orientation, width, height):
+def test_a_map_covers_the_same_object_in_files_of_every_orientation(tmp_path, orientation, width, height):
     rows, cols, row, col = 5, 4, 1, 2
     left, top, right, bottom = (
         round(col * width / cols),
@@ -69,20 +69,20 @@ def test_a_map_covers_what_it_looks_at_in_files_of_every_orientation(tmp_path, o
     caption = Caption((Word("it", 0.0, one_cell(row, col, rows, cols)),), None, 0.0, picture)
     (painted,) = words(caption, Style(blocks=True, opacity=1.0))
     assert painted.size == (width, height)
-    light = np.asarray(painted.convert("L")) > 200  # the light end of the ramp hides the black rectangle
+    light = np.asarray(painted.convert("L")) > 200  # the light end of the color map hides the black rectangle
     assert np.abs(np.subtract(bounds(light), (left, top, right, bottom))).max() <= 1
 
-    # The same rectangle in the pixels of the file, found there without any of the code under test.
+    # The same rectangle in the pixels of the file, found without the code under test.
     black = np.asarray(stored.convert("L")) < 128
     there = picture.frame.stored_box(picture.frame.cell(row, col, rows, cols))
     assert np.abs(np.subtract(bounds(black), there)).max() <= 1
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # the machine may be busy
 @given(
     st.integers(1, 15), st.integers(1, 15), st.integers(1, 80), st.integers(1, 80), st.booleans(), st.integers(0, 99)
 )
-def test_no_pixel_goes_beyond_the_cells_values(rows, cols, width, height, blocks, seed):
+def test_no_pixel_exceeds_the_values_of_the_cells(rows, cols, width, height, blocks, seed):
     alpha = np.random.default_rng(seed).dirichlet(np.ones(rows * cols)).reshape(rows, cols).astype(np.float32)
     density = geometry.project(alpha, width, height, blocks=blocks)
     assert density.shape == (height, width)
@@ -97,14 +97,14 @@ def test_an_even_spread_is_one_everywhere(blocks):
 
 def test_the_centre_of_a_cell_shows_the_cells_value():
     alpha = blob(2, 3, 5, 7)
-    density = geometry.project(alpha, 7 * 11, 5 * 11)  # an odd number of pixels a cell: one is in the centre
+    density = geometry.project(alpha, 7 * 11, 5 * 11)  # an odd number of pixels per cell, so one is at the centre
     np.testing.assert_allclose(density[5::11, 5::11], alpha * 35, rtol=1e-4)
 
 
 def test_smooth_maps_have_no_creases():
     line = geometry.project(blob(0, 3, 1, 7), 700, 1)[0]
     slopes = np.diff(line)
-    # Straight lines between centres would bend sharply at each: the slope would change there all at once.
+    # With straight lines between the centres, the slope would change abruptly at each centre.
     assert np.abs(np.diff(slopes)).max() < 0.1 * np.abs(slopes).max()
 
 

@@ -11,26 +11,26 @@ def inked(text: str, size: int = 20) -> bytes:
     return image.tobytes()
 
 
-def test_every_letter_of_english_is_in_the_font_that_comes_with_pillow():
+def test_the_font_of_pillow_has_every_letter_of_english():
     text, font = lettering.fitting("The quick brown fox, 0.83 (x) 'jumps' - over/the: lazy dog!", 16)
     assert text.startswith("The quick") and font.getname()[0] == "Aileron"
 
 
 @pytest.mark.parametrize("with_accent, without", [("café", "cafe"), ("naïve", "naive")])
-def test_without_a_font_of_the_system_accents_go_and_letters_stay(monkeypatch, with_accent, without):
+def test_without_a_system_font_letters_lose_their_accents(monkeypatch, with_accent, without):
     monkeypatch.setattr(lettering, "_SYSTEM_FONTS", ())
     lettering._installed.cache_clear()
     try:
         assert lettering.fitting(with_accent, 16)[0] == without
-        lettering.fitting("狗", 16)  # nothing can draw it here: a box, not an error
+        lettering.fitting("狗", 16)  # no font has it: drawn as a box, without an error
     finally:
         monkeypatch.undo()
         lettering._installed.cache_clear()
 
 
-def test_a_font_of_the_system_draws_other_letters():
+def test_a_system_font_draws_other_alphabets():
     if not lettering._installed():
-        pytest.skip("this system has none of the fonts looked for")
+        pytest.skip("this system has none of the fonts that are tried")
     text, _ = lettering.fitting("собака", 16)
     assert text == "собака"
     assert inked("собака") != inked("кобака")
@@ -48,7 +48,7 @@ def test_shortened_text_fits_and_keeps_its_beginning():
     assert lettering.shorten("dog", 16, 120) == "dog"
 
 
-def test_wrapped_lines_fit_and_lose_no_word():
+def test_wrapped_lines_fit_and_contain_every_word():
     text = "a group of four men standing next to each other in front of a wall"
     lines = lettering.wrap(text, 24, 260)
     assert len(lines) > 2

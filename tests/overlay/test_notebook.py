@@ -11,7 +11,7 @@ from captioner.overlay import words
 from captioner.overlay.notebook import MAP_SIDE, PICTURE_SIDE, caption_html
 from tests.overlay.handmade_captions import caption
 
-# The tags and schemes that a sanitiser such as JupyterLab's lets through in an untrusted notebook.
+# Tags and attributes that sanitisers such as that of JupyterLab keep in an untrusted notebook.
 HARMLESS_TAGS = {"div", "p", "strong", "small", "br", "img"}
 HARMLESS_ATTRIBUTES = {"style", "src", "width", "height", "alt"}
 VOID_TAGS = {"br", "img"}

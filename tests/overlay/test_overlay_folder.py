@@ -37,13 +37,13 @@ def test_any_formats_are_written_together(tmp_path):
         assert (tmp_path / "new" / "out" / f"dog.{ending}").read_bytes().startswith(head)
 
 
-def test_formats_are_named_with_commas_in_any_order_and_once():
+def test_formats_may_be_separated_by_commas_in_any_order_and_case():
     assert check_formats(["html,png", "PNG", " gif "]) == ("png", "gif", "html")
     with pytest.raises(UsageError, match=r"'htm'.*Did you mean 'html'"):
         check_formats(["htm"])
 
 
-def test_what_is_there_is_kept_unless_told_otherwise(tmp_path):
+def test_existing_files_are_kept_without_overwrite(tmp_path):
     (tmp_path / "dog.png").write_bytes(b"mine")
     written = add(OverlayFolder(tmp_path, ["png", "npz"]))
     assert (tmp_path / "dog.png").read_bytes() == b"mine"
@@ -54,7 +54,7 @@ def test_what_is_there_is_kept_unless_told_otherwise(tmp_path):
 
 
 @pytest.mark.parametrize("second", ["b/dog.jpg", "a/dog.png", "b/DOG.jpg", "dog"])
-def test_pictures_of_one_name_get_files_of_their_own(tmp_path, second):
+def test_pictures_with_the_same_name_get_different_files(tmp_path, second):
     folder = OverlayFolder(tmp_path, ["npz"])
     assert not add(folder, "a/dog.jpg").renamed
     written = add(folder, second)
@@ -62,46 +62,46 @@ def test_pictures_of_one_name_get_files_of_their_own(tmp_path, second):
     assert len(tree(tmp_path)) == 2
 
 
-def test_a_name_made_for_a_clash_does_not_clash_itself(tmp_path):
+def test_a_new_name_for_a_clash_does_not_clash_itself(tmp_path):
     folder = OverlayFolder(tmp_path, ["npz"])
     stems = [add(folder, name).stem for name in ("dog-2.jpg", "a/dog.jpg", "b/dog.jpg", "c/dog.jpg")]
     assert stems == ["dog-2", "dog", "dog-3", "dog-4"]
 
 
-def test_a_picture_named_index_leaves_the_gallery_its_name(tmp_path):
+def test_a_picture_named_index_does_not_replace_the_gallery(tmp_path):
     folder = OverlayFolder(tmp_path, ["html"], with_gallery=True)
     assert add(folder, "index.jpg").stem == "index-2"
     assert folder.finish() == tmp_path / "index.html"
     assert tree(tmp_path) == {"index.html", "index-2.html", "thumbnails/index-2.jpg"}
 
 
-def test_a_picture_in_the_folder_is_never_written_over(tmp_path):
+def test_a_picture_of_the_run_is_never_replaced(tmp_path):
     photo = tmp_path / "dog.png"
     Image.new("RGB", (8, 8)).save(photo)
     before = photo.read_bytes()
     written = add(OverlayFolder(tmp_path, ["png"], overwrite=True, inputs=[photo]), str(photo))
     assert written.stem == "dog-2" and photo.read_bytes() == before
-    written = add(OverlayFolder(tmp_path, ["png"], overwrite=True), str(photo))  # even if it was not announced
+    written = add(OverlayFolder(tmp_path, ["png"], overwrite=True), str(photo))  # even if it is not among `inputs`
     assert written.stem == "dog-2" and photo.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "name", ["..", "a:b?.jpg", "x" * 250 + ".jpg", "犬" * 80 + ".jpg", "\udcff.jpg", ".jpg", "con\x01.jpg"]
 )
-def test_every_name_of_a_picture_makes_a_file_in_the_folder(tmp_path, name):
+def test_every_picture_name_gives_a_valid_file_name(tmp_path, name):
     written = add(OverlayFolder(tmp_path, ["npz"]), name)
     (path,) = written.files
     assert path.parent == tmp_path and path.is_file()
 
 
-def test_a_shorter_sentence_leaves_no_words_of_the_longer_one(tmp_path):
+def test_words_of_an_earlier_longer_sentence_are_removed(tmp_path):
     add(OverlayFolder(tmp_path, ["words"]), text="a dog runs fast")
     (tmp_path / "dog-words" / "notes.txt").write_text("mine")
     add(OverlayFolder(tmp_path, ["words"], overwrite=True), text="the dog")
     assert tree(tmp_path) == {"dog-words/01-the.png", "dog-words/02-dog.png", "dog-words/notes.txt"}
 
 
-def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
+def test_a_failed_write_keeps_the_older_file(tmp_path, monkeypatch):
     folder = OverlayFolder(tmp_path, ["npz"], overwrite=True)
     add(folder)
     before = (tmp_path / "dog.npz").read_bytes()
@@ -115,21 +115,21 @@ def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch):
     assert tree(tmp_path) == {"dog.npz"} and (tmp_path / "dog.npz").read_bytes() == before
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named_in_the_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CaptionerError, match="file/out"):
         OverlayFolder(tmp_path / "file" / "out", ["png"])
 
 
-def test_each_model_of_a_comparison_has_its_numbers_and_words(tmp_path):
+def test_each_model_of_a_comparison_has_its_own_arrays_and_words(tmp_path):
     folder = OverlayFolder(tmp_path, ["npz", "words", "png", "html", "gif", "svg", "pdf"], models=["soft", "hard"])
     add(folder, text="a dog")
     assert tree(tmp_path) >= {"dog-soft.npz", "dog-hard.npz", "dog-soft-words/01-a.png", "dog-hard-words/02-dog.png"}
-    assert add(folder, "dog-soft.jpg").renamed is False  # dog-soft.png and dog-soft-soft.npz: nothing in common
+    assert add(folder, "dog-soft.jpg").renamed is False  # dog-soft.png and dog-soft-soft.npz are new names
     assert "hard" in (tmp_path / "dog.svg").read_text(encoding="utf-8")
 
 
-def test_a_kept_gallery_is_not_replaced(tmp_path):
+def test_an_existing_gallery_is_kept(tmp_path):
     (tmp_path / "index.html").write_text("mine")
     folder = OverlayFolder(tmp_path, ["npz"], with_gallery=True)
     add(folder)
@@ -137,7 +137,7 @@ def test_a_kept_gallery_is_not_replaced(tmp_path):
     assert (tmp_path / "index.html").read_text() == "mine"
 
 
-def test_drawing_is_skipped_for_what_is_kept(tmp_path, monkeypatch):
+def test_kept_files_are_not_drawn(tmp_path, monkeypatch):
     (tmp_path / "dog.png").write_bytes(b"mine")
     monkeypatch.setitem(overlay_folder._CONTENT, "png", lambda *_: pytest.fail("drawn in vain"))
     add(OverlayFolder(tmp_path, ["png"]))

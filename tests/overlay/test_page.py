@@ -15,7 +15,7 @@ from tests.overlay.handmade_captions import blob, caption, flat, one_cell
 
 
 class Reader(HTMLParser):
-    """The elements of a page and the text of its scripts and styles, as a browser would find them."""
+    """The elements of a page, and the text of its scripts, styles and headings."""
 
     def __init__(self, document: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def test_the_page_fetches_nothing():
     assert "url(" not in reader.inside["style"][0] and "@import" not in reader.inside["style"][0]
 
 
-def test_its_policy_lets_its_own_script_and_style_run_and_nothing_else():
+def test_the_policy_allows_only_the_script_and_style_of_the_page():
     reader = Reader(page(caption()))
     policy = next(a["content"] for _, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -60,40 +60,40 @@ def test_its_policy_lets_its_own_script_and_style_run_and_nothing_else():
         assert rules[kind] == f"'sha256-{digest}'"
 
 
-def test_words_and_names_cannot_break_out_of_their_places():
-    made = caption("a " + EVIL.replace(" ", "_"), name=EVIL, alternatives=(EVIL,))
+def test_words_and_names_cannot_add_elements_or_scripts():
+    one = caption("a " + EVIL.replace(" ", "_"), name=EVIL, alternatives=(EVIL,))
     harmless = Reader(page(caption("a b", name="c", alternatives=("d",))))
-    reader = Reader(page_of([("", made)]))
+    reader = Reader(page_of([("", one)]))
     assert [tag for tag, _ in reader.elements if tag != "tr" and tag != "td" and tag != "th"] == [
         tag for tag, _ in harmless.elements if tag != "tr" and tag != "td" and tag != "th"
     ]
     assert not any(name.startswith("on") for _, attributes in reader.elements for name in attributes)
-    assert reader.inside["h1"] == [made.text]
-    assert "<" not in reader.inside["script"][0]  # browsers end a script at more than parsers in Python do
-    two = Reader(page_of([(EVIL, made), (EVIL, made)]))
+    assert reader.inside["h1"] == [one.text]
+    assert "<" not in reader.inside["script"][0]  # browsers end a script in more cases than this parser
+    two = Reader(page_of([(EVIL, one), (EVIL, one)]))
     assert len(two.inside["script"]) == 2
 
 
-def test_the_data_hold_the_maps_to_the_precision_told():
-    made = caption("a dog runs", hard=True, alternatives=("a cat",))
-    data = json.loads(Reader(page(made)).inside["script"][0])
+def test_the_data_of_the_page_has_the_maps_with_the_stated_precision():
+    one = caption("a dog runs", hard=True, alternatives=("a cat",))
+    data = json.loads(Reader(page(one)).inside["script"][0])
     (track,) = data["tracks"]
     assert [sentence["text"] for sentence in track["sentences"]] == ["a dog runs", "a cat"]
-    for word, told in zip(made.words, track["sentences"][0]["words"], strict=True):
-        np.testing.assert_allclose(np.array(told["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
-        assert told["cell"] == list(word.cell)
-        assert told["gate"] == pytest.approx(word.gate, abs=1e-5)
+    for word, entry in zip(one.words, track["sentences"][0]["words"], strict=True):
+        np.testing.assert_allclose(np.array(entry["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
+        assert entry["cell"] == list(word.cell)
+        assert entry["gate"] == pytest.approx(word.gate, abs=1e-5)
     assert len(data["colorMap"]) == 2 * 3 * 256
 
 
-def test_the_picture_is_bounded_and_described():
+def test_the_picture_has_a_maximum_size_and_a_description():
     reader = Reader(page(caption("a dog runs", size=(3000, 1500))))
     (image,) = [attributes for tag, attributes in reader.elements if tag == "img"]
     assert (image["width"], image["height"]) == ("1000", "500")
     assert image["alt"] == "a dog runs"
 
 
-def test_style_sets_where_the_controls_stand():
+def test_the_controls_start_with_the_values_of_the_style():
     controls = {
         a["id"]: a for tag, a in Reader(page(caption(), Style(blocks=True, opacity=0.4))).elements if tag == "input"
     }
@@ -101,7 +101,7 @@ def test_style_sets_where_the_controls_stand():
     assert controls["opacity"]["value"] == "40"
 
 
-def test_all_words_stand_in_a_table_for_those_who_see_no_maps():
+def test_a_table_lists_all_words_for_readers_who_see_no_maps():
     document = page(caption("a dog runs"))
     table = re.search(r"<tbody>(.*?)</tbody>", document, re.DOTALL)[1]
     assert re.findall(r'<th scope="row">(\w+)</th>', table) == ["a", "dog", "runs"]
@@ -118,11 +118,11 @@ def test_all_words_stand_in_a_table_for_those_who_see_no_maps():
         (flat(8, 8), "evenly everywhere"),
     ],
 )
-def test_a_place_is_told_in_words(alpha, where):
+def test_the_peak_position_is_given_in_words(alpha, where):
     assert peak_position(Word("w", 0.0, alpha)) == where
 
 
-def test_spread_goes_from_one_cell_to_the_whole_picture():
+def test_spread_is_0_for_one_cell_and_1_for_the_whole_picture():
     assert spread(Word("w", 0.0, one_cell(1, 1, 5, 5))) == 0
     assert spread(Word("w", 0.0, flat(5, 5))) == pytest.approx(1, abs=1e-5)
     assert 0 < spread(Word("w", 0.0, blob(1, 1, 5, 5))) < 1

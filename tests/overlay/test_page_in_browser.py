@@ -1,4 +1,4 @@
-"""The page in a real browser: it is used with pointer, finger and keyboard, and nothing leaves the file."""
+"""The page in a real browser: pointer, touch and keyboard work, and nothing is requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "a dog runs on the grass"
 
 @pytest.fixture
 def opened(browser: WebDriver, tmp_path: Path):  # noqa: F811
-    """A page in the browser, which must come through the test without complaint or request."""
+    """Opens a page. The test fails if the page writes to the console or requests anything."""
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     complaints(browser), requests(browser)
     address = (tmp_path / "page.html").as_uri()
@@ -39,7 +39,7 @@ def opened(browser: WebDriver, tmp_path: Path):  # noqa: F811
     assert set(requests(browser)) <= {address}
 
 
-def made(**options) -> Caption:
+def example(**options) -> Caption:
     return caption(TEXT, size=(600, 400), **options)
 
 
@@ -57,7 +57,7 @@ def pressed(driver: WebDriver, track: int = 0) -> str | None:
 
 
 def brightest(driver: WebDriver, track: int = 0) -> tuple[float, float] | None:
-    """Where the map drawn on the picture is lightest: x and y as parts of its size; None without a map."""
+    """The brightest point of the map, x and y relative to the size of the picture; None without a map."""
     return driver.execute_script(
         """
         const stage = document.querySelector(`#track-${arguments[0]} .stage`), canvas = stage.querySelector("canvas");
@@ -78,8 +78,8 @@ def in_cell(place, row: int, col: int, rows: int = 4, cols: int = 6) -> bool:
     return col / cols <= place[0] <= (col + 1) / cols and row / rows <= place[1] <= (row + 1) / rows
 
 
-def test_hovering_a_word_shows_its_map_and_leaving_takes_it_away(opened):
-    driver = opened(page(made()))
+def test_hovering_a_word_shows_its_map_and_leaving_hides_it(opened):
+    driver = opened(page(example()))
     assert brightest(driver) is None
     for number in (0, 2, 4):
         ActionChains(driver).move_to_element(words(driver)[number]).perform()
@@ -88,8 +88,8 @@ def test_hovering_a_word_shows_its_map_and_leaving_takes_it_away(opened):
     assert brightest(driver) is None
 
 
-def test_a_click_keeps_the_map_and_tells_the_words_figures(opened):
-    driver = opened(page(made()))
+def test_a_click_keeps_the_map_and_shows_the_values_of_the_word(opened):
+    driver = opened(page(example()))
     words(driver)[1].click()
     ActionChains(driver).move_to_element(driver.find_element(By.TAG_NAME, "h1")).perform()
     assert in_cell(brightest(driver), 0, 1)
@@ -99,7 +99,7 @@ def test_a_click_keeps_the_map_and_tells_the_words_figures(opened):
 
 
 def test_a_tap_shows_the_map(opened):
-    driver = opened(page(made()))
+    driver = opened(page(example()))
     finger = {"x": 0, "y": 0}
     box = words(driver)[3].rect
     finger = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
@@ -110,7 +110,7 @@ def test_a_tap_shows_the_map(opened):
 
 
 def test_arrow_keys_home_end_and_escape_move_through_the_sentence(opened):
-    driver = opened(page(made()))
+    driver = opened(page(example()))
     body = driver.find_element(By.TAG_NAME, "body")
     seen = []
     for key in (
@@ -127,8 +127,8 @@ def test_arrow_keys_home_end_and_escape_move_through_the_sentence(opened):
     assert seen == ["a", "dog", "a", "grass", "grass", "a", None]
 
 
-def test_the_words_are_reached_by_tab_and_moved_through_by_arrows_with_the_focus(opened):
-    driver = opened(page(made()))
+def test_tab_reaches_the_sentence_and_arrows_move_the_focus_through_it(opened):
+    driver = opened(page(example()))
     chain = ActionChains(driver)
     chain.send_keys(Keys.TAB, Keys.TAB).perform()  # the picture, then the sentence
     assert driver.switch_to.active_element.text.startswith("a")
@@ -136,21 +136,21 @@ def test_the_words_are_reached_by_tab_and_moved_through_by_arrows_with_the_focus
     ActionChains(driver).send_keys(Keys.ARROW_RIGHT).perform()
     assert driver.switch_to.active_element.text.startswith("dog")
     assert pressed(driver) == "dog"
-    # One stop for the whole sentence: the next tab leaves it.
+    # The sentence is one tab stop: the next tab leaves it.
     ActionChains(driver).send_keys(Keys.TAB).perform()
     assert driver.switch_to.active_element.get_attribute("id") == "back"
 
 
 def test_a_link_can_point_to_a_word(opened):
-    driver = opened(page(made()))
+    driver = opened(page(example()))
     driver.get(driver.current_url + "#3")
     WebDriverWait(driver, 5).until(lambda d: pressed(d) == "runs")
     driver.refresh()
     WebDriverWait(driver, 5).until(lambda d: pressed(d) == "runs")
 
 
-def test_play_reads_the_sentence_to_its_end_and_pause_stops_it(opened):
-    driver = opened(page(made()))
+def test_play_goes_through_the_sentence_and_pause_stops_it(opened):
+    driver = opened(page(example()))
     play = driver.find_element(By.ID, "play")
     play.click()
     first = pressed(driver)
@@ -166,11 +166,11 @@ def test_play_reads_the_sentence_to_its_end_and_pause_stops_it(opened):
     assert pressed(driver) == "grass"
 
 
-def test_hovering_a_place_lights_the_words_that_looked_there(opened):
-    driver = opened(page(made()))
+def test_hovering_a_cell_highlights_the_words_that_attend_to_it(opened):
+    driver = opened(page(example()))
     stage = driver.find_element(By.CLASS_NAME, "stage")
     size = stage.size
-    # The third cell of the first row: "runs" looked there most, its neighbours a little.
+    # The third cell of the first row has most attention for "runs", and some for its neighbours.
     x, y = (2.5 / 6 - 0.5) * size["width"], (0.5 / 4 - 0.5) * size["height"]
     ActionChains(driver).move_to_element_with_offset(stage, round(x), round(y)).perform()
     strength = "return Number(arguments[0].style.getPropertyValue('--here'))"
@@ -181,8 +181,8 @@ def test_hovering_a_place_lights_the_words_that_looked_there(opened):
     assert not driver.find_elements(By.CSS_SELECTOR, ".lit")
 
 
-def test_the_picture_is_explored_by_keyboard_too(opened):
-    driver = opened(page(made()))
+def test_the_picture_can_be_explored_by_keyboard(opened):
+    driver = opened(page(example()))
     stage = driver.find_element(By.CLASS_NAME, "stage")
     stage.send_keys(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_LEFT)
     assert "row 1, column 3" in driver.find_element(By.ID, "live").get_attribute("textContent")
@@ -190,7 +190,7 @@ def test_the_picture_is_explored_by_keyboard_too(opened):
 
 
 def test_choosing_an_alternative_shows_its_words_and_maps(opened):
-    driver = opened(page(made(alternatives=("two cats", "a horse"))))
+    driver = opened(page(example(alternatives=("two cats", "a horse"))))
     others = driver.find_elements(By.CSS_SELECTOR, "#others-0 button")
     assert [button.text.split("\n")[0] for button in others] == [TEXT, "two cats", "a horse"]
     others[1].click()
@@ -200,7 +200,7 @@ def test_choosing_an_alternative_shows_its_words_and_maps(opened):
 
 
 def test_blocks_opacity_and_scale_change_the_drawing(opened):
-    driver = opened(page(made()))
+    driver = opened(page(example()))
     words(driver)[1].click()
     shot = "return document.querySelector('canvas').toDataURL()"
     seen = {driver.execute_script(shot)}
@@ -209,14 +209,14 @@ def test_blocks_opacity_and_scale_change_the_drawing(opened):
     driver.find_element(By.ID, "opacity").send_keys(Keys.ARROW_LEFT * 20)
     seen.add(driver.execute_script(shot))
     assert len(seen) == 3
-    assert pressed(driver) == "dog"  # the slider's arrow keys are its own
+    assert pressed(driver) == "dog"  # arrow keys on the slider do not change the word
     assert "even" in driver.find_element(By.ID, "ticks").text
     driver.find_element(By.ID, "per-word").click()
     assert "word's peak" in driver.find_element(By.ID, "ticks").text
 
 
-def test_the_chosen_place_of_a_hard_model_is_outlined(opened):
-    driver = opened(page(made(hard=True)))
+def test_the_cell_of_a_hard_model_is_outlined(opened):
+    driver = opened(page(example(hard=True)))
     words(driver)[4].click()
     stage, mark = (
         driver.find_element(By.CLASS_NAME, "stage").rect,
@@ -227,8 +227,8 @@ def test_the_chosen_place_of_a_hard_model_is_outlined(opened):
     assert mark["width"] == pytest.approx(stage["width"] / 6, abs=1)
 
 
-def test_models_side_by_side_move_together(opened):
-    one = made()
+def test_models_side_by_side_show_shared_words_together(opened):
+    one = example()
     two = dataclasses.replace(caption("a big dog runs", size=(600, 400), grid=(8, 8)), picture=one.picture)
     driver = opened(page_of([("soft", one), ("hard", two)]))
     ActionChains(driver).move_to_element(words(driver, 0)[1]).perform()
@@ -239,22 +239,22 @@ def test_models_side_by_side_move_together(opened):
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
-def test_every_text_has_the_contrast_that_wcag_asks_for(opened, browser, name):  # noqa: F811
+def test_every_text_has_the_contrast_of_wcag(opened, browser, name):  # noqa: F811
     scheme(browser, name)
-    driver = opened(page(made(alternatives=("two cats",))))
+    driver = opened(page(example(alternatives=("two cats",))))
     driver.find_element(By.TAG_NAME, "summary").click()
     words(driver)[1].click()
     stage = driver.find_element(By.CLASS_NAME, "stage")
     corner = round(-0.45 * stage.size["width"]), round(-0.45 * stage.size["height"])
-    ActionChains(driver).move_to_element_with_offset(stage, *corner).perform()  # some words are lit as well
+    ActionChains(driver).move_to_element_with_offset(stage, *corner).perform()  # highlights some words
     assert driver.find_elements(By.CSS_SELECTOR, ".lit")
     measured = contrasts(driver)
     assert len(measured) > 20
     assert {text: ratio for text, ratio in measured.items() if ratio < 4.5} == {}
 
 
-def test_everything_to_operate_has_a_name_and_is_large_enough(opened):
-    driver = opened(page(made(alternatives=("two cats",))))
+def test_every_control_has_a_name_and_is_large_enough(opened):
+    driver = opened(page(example(alternatives=("two cats",))))
     controls = driver.find_elements(By.CSS_SELECTOR, "button, input, [tabindex='0'], img, summary")
     assert len(controls) > 10
     for control in controls:
@@ -263,28 +263,28 @@ def test_everything_to_operate_has_a_name_and_is_large_enough(opened):
             assert min(control.size["width"], control.size["height"]) >= 24
 
 
-def test_with_reduced_motion_nothing_fades_and_reading_is_slower(opened, browser):  # noqa: F811
+def test_reduced_motion_means_no_fading_and_slower_playing(opened, browser):  # noqa: F811
     feature = {"name": "prefers-reduced-motion", "value": "reduce"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    driver = opened(page(made()))
+    driver = opened(page(example()))
     assert driver.find_element(By.TAG_NAME, "canvas").value_of_css_property("transition-duration") in ("0s", "")
     driver.execute_script("window.setInterval = (step, pause) => { window.pause = pause; return 1; }")
     driver.find_element(By.ID, "play").click()
     assert driver.execute_script("return window.pause") > 1500
 
 
-def test_a_hostile_name_runs_nothing(opened):
+def test_a_malicious_name_runs_no_script(opened):
     evil = '</script><script>document.title="run"</script><img src=x onerror=\'document.title="run"\'>'
     driver = opened(page(caption("a " + evil.replace(" ", "_"), name=evil, alternatives=(evil,))))
     words(driver)[1].click()
     assert driver.title != "run"
 
 
-def test_a_narrow_screen_needs_no_sideways_scrolling(opened, browser):  # noqa: F811
+def test_a_narrow_screen_needs_no_horizontal_scrolling(opened, browser):  # noqa: F811
     metrics = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
-        driver = opened(page(made(alternatives=("two cats",))))
+        driver = opened(page(example(alternatives=("two cats",))))
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

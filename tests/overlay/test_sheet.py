@@ -28,14 +28,14 @@ def pictures(document: str) -> list[ElementTree.Element]:
     return list(ElementTree.fromstring(document).iter(f"{SVG}image"))
 
 
-def test_a_sheet_has_the_picture_and_a_panel_a_word_with_word_probability_and_gate():
-    made = caption("a dog runs on grass")
-    document = sheet_svg(made)
+def test_a_sheet_has_the_picture_and_one_panel_per_word_with_probability_and_gate():
+    one = caption("a dog runs on grass")
+    document = sheet_svg(one)
     assert len(pictures(document)) == 1 + 5 + 1  # the picture, the words, the legend
     written = texts(document)
     assert written[0] == "a dog runs on grass"
     assert "photos/dog.jpg" in written
-    for word in made.words:
+    for word in one.words:
         at = written.index(word.text)
         assert written[at + 1 : at + 5] == ["p", f"{word.probability:.2f}", "gate", f"{word.gate:.2f}"]
 
@@ -60,32 +60,32 @@ def test_everything_lies_within_the_sheet_for_every_shape_of_picture(size, text)
 
 
 @pytest.mark.parametrize("size", [(640, 427), (427, 640), (1000, 500)])
-def test_panels_keep_the_pictures_proportions(size):
+def test_panels_keep_the_proportions_of_the_picture(size):
     for element in pictures(sheet_svg(caption("a dog", size=size)))[:-1]:
         assert float(element.get("width")) / float(element.get("height")) == pytest.approx(size[0] / size[1], rel=0.02)
 
 
-def test_the_drawn_sheet_is_as_large_as_the_vector_one_and_finer_on_request():
-    made = caption(LONG)
-    root = ElementTree.fromstring(sheet_svg(made))
+def test_the_png_sheet_is_as_large_as_the_svg_times_the_density():
+    one = caption(LONG)
+    root = ElementTree.fromstring(sheet_svg(one))
     size = float(root.get("width")), float(root.get("height"))
-    assert sheet(made).size == size
-    assert sheet(made, density=2).size == (2 * size[0], 2 * size[1])
+    assert sheet(one).size == size
+    assert sheet(one, density=2).size == (2 * size[0], 2 * size[1])
 
 
-def test_a_sharp_map_makes_its_panel_differ_from_the_others():
-    made = caption("one two three")
+def test_each_panel_is_brightest_at_the_cell_of_its_word():
+    one = caption("one two three")
     panels = [
         np.asarray(Image.open(io.BytesIO(base64.b64decode(e.get("href").split(",")[1])))).astype(int)
-        for e in pictures(sheet_svg(made, Style(blocks=True)))[1:4]
+        for e in pictures(sheet_svg(one, Style(blocks=True)))[1:4]
     ]
     for i, panel in enumerate(panels):
         first_row = panel[: panel.shape[0] // 4]
         lit = [part.mean() for part in np.array_split(first_row, 6, axis=1)]
-        assert np.argmax(lit) == i  # word i looks at cell (0, i)
+        assert np.argmax(lit) == i  # word i attends to cell (0, i)
 
 
-def test_the_legend_names_the_scale_and_the_place_of_a_hard_model():
+def test_the_legend_explains_the_scale_and_the_outlined_cell():
     soft, hard = " ".join(texts(sheet_svg(caption()))), " ".join(texts(sheet_svg(caption(hard=True))))
     assert "one scale for all words" in soft
     assert "Outlined" in hard and "Outlined" not in soft
@@ -104,9 +104,9 @@ def test_names_with_markup_and_control_characters_stay_text():
 word = st.sampled_from(["a", "the", "man", "dog", "holding", "slice", "of", "pizza", "red"])
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.lists(word, max_size=9), min_size=1, max_size=4))
-def test_columns_hold_every_word_once_and_in_order(sentences):
+def test_columns_contain_every_word_once_and_in_order(sentences):
     alpha = flat(2, 2)
     captions = [Caption(tuple(Word(text, 0.0, alpha) for text in words), None, 0.0) for words in sentences]
     table = columns(captions)
@@ -129,7 +129,7 @@ def test_equal_words_share_a_column():
     ]
 
 
-def test_a_comparison_has_a_row_a_model_and_every_word_of_each():
+def test_a_comparison_has_one_row_per_model_with_all_its_words():
     one, two = caption("a dog runs"), caption("a black dog is running", grid=(8, 8), hard=True)
     two = dataclasses.replace(two, picture=one.picture)
     document = comparison_svg([("soft", one), ("hard", two)])
