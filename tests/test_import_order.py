@@ -36,6 +36,7 @@ ORDER = (
 
 # (importing module, imported room): the reason.
 ALLOWED: dict[tuple[str, str], str] = {
+    ("captioner.caption", "overlay"): "a notebook calls Caption._repr_html_, which draws the attention maps",
     ("captioner.train.features", "export"): "the frozen trunk is exported once, because onnxruntime encodes faster",
 }
 

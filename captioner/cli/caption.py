@@ -66,7 +66,8 @@ def command(
     named on standard error; the others are captioned, and the exit code is 1. Search options that are not given take
     the model's own values.
     """
-    from captioner.captioning import Captioner, Failure
+    from captioner.caption import Failure
+    from captioner.captioning import Captioner
     from captioner.images import inputs
     from captioner.inference.search.constraints import knows
     from captioner.writers.caption_outputs import CaptionOutputs

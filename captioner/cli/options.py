@@ -41,7 +41,7 @@ def pixel_limit_option(command: F) -> F:
 
 
 def batch_option(command: F) -> F:
-    from captioner.captioning import BATCH
+    from captioner.inference.streaming import BATCH
 
     text = "Number of pictures to process at a time."
     return click.option("--batch", type=click.IntRange(1), default=BATCH, show_default=True, metavar="N", help=text)(

@@ -127,8 +127,7 @@ def command(
 
 def _write(folder: OverlayFolder, results: Iterable[PerModel], total: int | None) -> int:
     """Draw and write the overlays, and report them. Returns the number of failures."""
-    from captioner.caption import Caption
-    from captioner.captioning import Failure
+    from captioner.caption import Caption, Failure
     from captioner.errors import CaptionerError
 
     failures = 0

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.captioning import Failure
+from captioner.caption import Failure
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.pixels import Pixels

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from captioner.caption import Caption
-from captioner.captioning import Captioner, Failure
+from captioner.caption import Caption, Failure
+from captioner.captioning import Captioner
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError
 from captioner.evaluation.annotation_sources import AnnotationSource, Batch

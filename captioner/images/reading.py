@@ -46,7 +46,7 @@ class Picture:
     name: str
     frame: Frame
     path: Path | None = None
-    image: Image.Image | None = field(default=None, repr=False)
+    image: Image.Image | None = field(default=None, repr=False, compare=False)
 
     def open(self, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
         """The upright RGB picture; smaller than the frame where a thumbnail was kept, or by `least` (see `decode`)."""
@@ -113,7 +113,7 @@ def _buffer(source: object, name: str) -> IO[bytes]:
     else:
         raise UsageError(
             f"a {type(source).__name__} is not a picture; pass a path, bytes, a file opened with 'rb', a Pillow image, "
-            "a numpy array or a torch tensor"
+            "a numpy array or a torch tensor, or a list of these"
         )
     if not isinstance(data, bytes):
         raise UsageError(f"{name}: the file was opened as text; open it with 'rb'")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from captioner.caption import Caption, Word
-from captioner.captioning import Captioner, Failure
+from captioner.caption import Caption, Failure, Word
+from captioner.captioning import Captioner
 from captioner.errors import CaptionerError
 
 MAX_ALTERNATIVES = 5  # sentences of a page

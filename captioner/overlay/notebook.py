@@ -28,7 +28,7 @@ def caption_html(caption: Caption) -> str:
         image: Image.Image | None = _fit(heat.upright(caption.picture, least=2 * PICTURE_SIDE), PICTURE_SIDE)
     except CaptionerError:
         image = None
-    sentence = escape(caption.text or "(no words)")
+    sentence = escape(caption.sentence or "(no words)")
     name = escape(caption.picture.name) if caption.picture is not None else ""
     parts = [f'<p style="font-size: 120%; margin: 4px 0"><strong>{sentence}</strong></p>']
     if image is not None:

@@ -1,0 +1,117 @@
+"""Captioning a stream of pictures with several threads, in order and with bounded memory.
+
+Two threads read pictures. The other threads encode small parts of a batch, or search a whole batch, whichever is next
+in the queue. So reading, encoding and searching overlap, and only a few batches are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from captioner.caption import Caption, Failure
+from captioner.errors import CaptionerError
+from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.pixels import Pixels
+from captioner.images.reading import ImageSource, Picture, load, source_name
+from captioner.inference.backend import Annotations, Backend
+from captioner.inference.batching import rounds
+from captioner.inference.search import SearchOptions, caption_of, search
+
+BATCH = 32  # pictures searched together: enough for efficient matrix products, few enough for early results
+PART = 8  # pictures that one thread encodes at a time
+READERS = 2  # threads that read pictures
+AHEAD = 2  # batches in work before the first one is returned
+
+_Part = tuple[list[Picture | Failure], Annotations | None]  # pictures of a part, and annotations of the readable ones
+
+
+@dataclass(frozen=True)
+class CaptionStream:
+    """What to do with every picture of a stream."""
+
+    backend: Backend
+    options: SearchOptions
+    threads: int = 1  # threads that may use the backend at once
+    batch: int = BATCH
+    pixel_limit: int = PIXEL_LIMIT
+    keep_pictures: bool = False
+
+    def run(self, sources: Iterable[ImageSource]) -> Iterator[Caption | Failure]:
+        """Captions in the order of the sources, each as soon as it and those before it are finished."""
+        reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
+        waiting: deque[Future[list[Caption | Failure]]] = deque()
+        read = partial(load, size=self.backend.image_size, keep=self.keep_pictures, pixel_limit=self.pixel_limit)
+        try:
+            for batches in rounds(sources, self.batch, self.threads):
+                encoding = []
+                for batch in batches:
+                    pictures = [(source_name(source), reading.submit(read, source)) for source in batch]
+                    part = min(PART, -(-len(batch) // self.threads))
+                    starts = range(0, len(batch), part)
+                    encoding.append([working.submit(self._encode, pictures[i : i + part]) for i in starts])
+                # First in, first out: when a search starts, its parts are encoded or being encoded. So waiting for
+                # them cannot block the threads that they need.
+                waiting.extend(working.submit(self._search, parts) for parts in encoding)
+                while len(waiting) > (AHEAD if batches else 0):
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:
+            reading.shutdown(wait=False, cancel_futures=True)
+            working.shutdown(wait=True, cancel_futures=True)
+
+    def captions(self, pictures: Sequence[Picture], annotations: Annotations) -> list[Caption | Failure]:
+        """The captions of pictures that are encoded."""
+        results: list[Caption | Failure] = []
+        for picture, hypotheses in zip(pictures, search(self.backend, annotations, self.options), strict=True):
+            if hypotheses:
+                best, *others = (caption_of(hypothesis, self.backend, picture) for hypothesis in hypotheses)
+                results.append(replace(best, alternatives=tuple(others)))
+            else:
+                results.append(Failure(picture.name, f"{picture.name}: no caption satisfies all constraints at once"))
+        return results
+
+    def _encode(self, pictures: Sequence[tuple[str, Future[tuple[Picture, Pixels]]]]) -> _Part:
+        """Annotations of the pictures that could be read."""
+        results: list[Picture | Failure] = []
+        readable: list[Pixels] = []
+        for name, future in pictures:
+            try:
+                picture, pixels = future.result()
+                results.append(picture)
+                readable.append(pixels)
+            except CaptionerError as error:
+                results.append(Failure(name, str(error)))
+        return results, self.backend.encode(np.stack(readable)) if readable else None
+
+    def _search(self, parts: Sequence[Future[_Part]]) -> list[Caption | Failure]:
+        encoded = [part.result() for part in parts]
+        results = [result for part, _ in encoded for result in part]
+        annotations = [values for _, values in encoded if values is not None]
+        pictures = [result for result in results if isinstance(result, Picture)]
+        captions = iter(self.captions(pictures, _joined(annotations)) if pictures else [])
+        return [result if isinstance(result, Failure) else next(captions) for result in results]
+
+
+def _joined(parts: Sequence[Annotations]) -> Annotations:
+    """Several batches of annotations as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    values: Any
+    if isinstance(first.values, np.ndarray):
+        values = np.concatenate([part.values for part in parts])
+    else:
+        import torch
+
+        values = torch.cat([part.values for part in parts])
+    keys = [part.keys for part in parts if part.keys is not None]
+    return Annotations(values, first.rows, first.cols, np.concatenate(keys) if len(keys) == len(parts) else None)
