@@ -69,7 +69,7 @@ def test_the_default_model_has_at_most_45_megabytes_and_all_models_120() -> None
 
 def test_the_config_of_the_guide_to_fine_tuning_fits_the_default_model() -> None:
     yaml = pytest.importorskip("yaml")
-    from captioner.train import config
+    from captioner.train import config_file as config
     from captioner.train.setup import initial_encoder
 
     guide = (ROOT / "docs" / "train-your-photos.md").read_text(encoding="utf-8")

@@ -13,10 +13,10 @@ from captioner.cli.options import config_options, device_option
 @config_options(required=True)
 @device_option("cuda where there is one")
 def command(config: Path, changes: tuple[str, ...], device: str | None) -> None:
-    """Encode every image of a config's train and val splits once, into the feature cache.
+    """Encode the images of a config's train and val splits into the feature cache.
 
-    Stopped at any point, the same command goes on where it was. A config with training.start_from is encoded with the
-    weights found there, which must exist by then.
+    Training does this too, for images that are missing in the cache. If the command is stopped, run it again: it
+    continues where it stopped. With training.start_from, the images are encoded with the weights of that run or bundle.
     """
     from captioner.train.start import encode
 

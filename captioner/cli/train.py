@@ -25,9 +25,9 @@ def command(
 ) -> None:
     """Train a captioner from a config.
 
-    Writes config.yaml, vocabulary.json, metrics.jsonl, TensorBoard's board/, last.safetensors and best/ into
-    the run folder. Features are encoded first where their cache is missing. With several processes:
-    torchrun --nproc-per-node N -m -- captioner train ...
+    Images that are not in the feature cache are encoded first. The run folder gets the config, the vocabulary,
+    checkpoints (last.safetensors to resume from, best/ to export), metrics.jsonl, and TensorBoard files (board/).
+    Ctrl-C saves a checkpoint and stops. To use several processes: torchrun --nproc-per-node N -m -- captioner train ...
     """
     from captioner.train.start import start
 

@@ -15,7 +15,7 @@ from captioner.model.network import Network
 from captioner.model.weights import load_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.config import Config
 from captioner.train.run_folder import RunFolder
 

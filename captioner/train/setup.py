@@ -20,7 +20,7 @@ from captioner.model.renames import current_settings
 from captioner.model.weights import load_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import World

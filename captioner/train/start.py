@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from captioner.errors import UsageError
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.distributed import join
 from captioner.train.run_folder import RunFolder
 

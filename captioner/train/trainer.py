@@ -23,7 +23,7 @@ from captioner.errors import CaptionerError
 from captioner.files.atomic import sweep, write_atomically
 from captioner.inference.torch_backend import TorchBackend
 from captioner.train import checkpoint, schedule
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.batch_loss import BatchLoss
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import Config

@@ -24,7 +24,7 @@ from captioner.inference.backend import Annotations
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import search
 from captioner.inference.torch_backend import TorchBackend
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.config import Config
 from captioner.train.run_folder import RunFolder
 from captioner.train.splits import read_split

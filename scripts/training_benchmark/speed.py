@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from captioner.model import loss as objective
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from captioner.train.batch_loss import ForwardPass
 from captioner.train.loaded_run import LoadedRun, write_model
 from captioner.train.run_folder import RunFolder

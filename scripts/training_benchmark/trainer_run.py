@@ -14,7 +14,8 @@ from unittest import mock
 import torch
 
 from captioner.text.vocabulary import Vocabulary
-from captioner.train.config import Config, parse
+from captioner.train.config import Config
+from captioner.train.config_file import parse
 from captioner.train.distributed import World
 from captioner.train.grids import open_features
 from captioner.train.trainer import Trainer

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from captioner.cli.train import command
 from captioner.errors import CaptionerError
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from tests.train import tiny_run
 
 

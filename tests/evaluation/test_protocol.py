@@ -238,7 +238,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch = pytest.importorskip("torch", reason="a training run is of the train half")
     from captioner.model.network import Network
     from captioner.text.vocabulary import SPECIAL, Vocabulary
-    from captioner.train import checkpoint, config
+    from captioner.train import checkpoint
+    from captioner.train import config_file as config
 
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     settings = config.parse(

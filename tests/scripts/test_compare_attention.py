@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from captioner.train import config as configs
+from captioner.train import config_file as configs
 from tests.train import tiny_run
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import torch
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.reading import load
 from captioner.model.network import Network
-from captioner.train.config import parse
+from captioner.train.config_file import parse
 from captioner.train.loaded_run import load_best
 from captioner.train.splits import read_split
 from captioner.train.start import start

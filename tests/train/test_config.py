@@ -12,8 +12,9 @@ import yaml
 
 from captioner.errors import UsageError
 from captioner.options import SearchOptions
-from captioner.train import config as configs
-from captioner.train.config import Config, dump, fields, load, parse
+from captioner.train import config_file as configs
+from captioner.train.config import Config
+from captioner.train.config_file import dump, fields, load, parse
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -92,12 +93,12 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
         ("training.images=0", "training.images: input should be greater than or equal to 1, got 0"),
         ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
         ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
-        ("training.scst={start_epoch: 0, reward: {cider: 0}}", "one of the weights must be above 0"),
+        ("training.scst={start_epoch: 0, reward: {cider: 0}}", "at least one weight must be above 0"),
         ("training.scst={start_epoch: 0, reward: bleu}", "needs settings below it (cider, bleu, meteor), got 'bleu'"),
         ("training.scst={start_epoch: 0, reward: {bleu: .inf}}", "reward.bleu: input should be a finite number"),
         ("training.scst.samples=3", "training.scst.start_epoch is missing"),
-        ("data.train.4.split=val", "'4' is no place of this list, which has 0 to 0"),
-        ("data.train.first.split=val", "'first' is no place of this list"),
+        ("data.train.4.split=val", "'4' is not an index of this list, which has 0 to 0"),
+        ("data.train.first.split=val", "'first' is not an index of this list"),
         ("training.epochs.more=1", "'epochs' is a value, not a section"),
         ("training.epochs", "--set takes key=value, such as training.epochs=3, not 'training.epochs'"),
         ("training.epochs={", "'{' is not a YAML value"),
@@ -120,7 +121,12 @@ def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("", "holds no settings"), ("- 1\n", "holds no settings"), ("a: [1\n", "is not YAML"), ("seed: 1\n", "data is")],
+    [
+        ("", "contains no settings"),
+        ("- 1\n", "contains no settings"),
+        ("a: [1\n", "is not YAML"),
+        ("seed: 1\n", "data is"),
+    ],
 )
 def test_a_file_that_is_no_config_says_why(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"

@@ -200,7 +200,7 @@ def wait_for(condition: Any, child: Any, seconds: float = 120) -> None:
 
 
 def test_a_resumed_runs_config_holds_what_was_changed(shapes: Path, tmp_path: Path) -> None:
-    from captioner.train.config import load
+    from captioner.train.config_file import load
     from captioner.train.start import start
 
     run = tmp_path / "run"

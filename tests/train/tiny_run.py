@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from captioner.data.shapes import write_shapes
-from captioner.train.config import Config, parse
+from captioner.train.config import Config
+from captioner.train.config_file import parse
 
 SIZE = 32  # pixels; stage3 of the encoder is then a 4x4 grid
 

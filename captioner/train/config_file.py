@@ -1,0 +1,154 @@
+"""Config files: read, change by `--set a.b=c`, validate with errors that name the key, write, list all settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import yaml
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from captioner.errors import UsageError, nearest
+from captioner.model.renames import current_setting, current_settings
+from captioner.model.settings import Settings
+from captioner.options import SearchOptions
+from captioner.train.config import Config
+
+
+def load(path: Path, changes: Sequence[str] = ()) -> Config:
+    """The config in a file, with `a.b=c` changes applied."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"--config: no such file: {path}") from None
+    except OSError as error:
+        raise UsageError(f"--config: {path} cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML: {error}") from None
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} contains no settings; see configs/default.yaml")
+    raw = current_settings(raw)
+    for change in changes:
+        _apply(raw, change)
+    return parse(raw, str(path))
+
+
+def parse(raw: dict[str, Any], where: str) -> Config:
+    """Validate settings. An error names the key of each mistake, and the nearest key or the allowed values."""
+    try:
+        return Config.model_validate(current_settings(raw))
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise UsageError(f"{where}: " + "; ".join(lines)) from None
+
+
+def dump(config: Config) -> str:
+    """The config as YAML, with all defaults."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _apply(raw: dict[str, Any], change: str) -> None:
+    """Apply one `a.b=c` change. A number in the key is an index into a list."""
+    key, equals, text = change.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--set takes key=value, such as training.epochs=3, not {change!r}")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UsageError(f"--set {change}: {text!r} is not a YAML value; quote it, as in {key}='\"…\"'") from None
+    *parents, last = current_setting(key).split(".")
+    section: Any = raw
+    for part in parents:
+        index = _index(section, part, change)
+        if isinstance(section, dict) and section.get(part) is None:  # not in the file, or null
+            section[part] = {}
+        section = section[index]
+        if not isinstance(section, (dict, list)):
+            raise UsageError(f"--set {change}: {part!r} is a value, not a section")
+    section[_index(section, last, change)] = value
+
+
+def _index(section: Any, part: str, change: str) -> str | int:
+    """A part of a key as an index: a name in a section, a number in a list."""
+    if isinstance(section, dict):
+        return part
+    if not part.isdecimal() or int(part) >= len(section):
+        raise UsageError(f"--set {change}: {part!r} is not an index of this list, which has 0 to {len(section) - 1}")
+    return int(part)
+
+
+def _explain(problem: Any) -> str:
+    """A sentence for one of pydantic's errors."""
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        known = _keys(path[:-1])
+        elsewhere = [name for name, _ in fields() if name.rpartition(".")[2] == path[-1] and ".search." not in name]
+        close = elsewhere or nearest(path[-1], known)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return f"unknown key {key!r}.{hint} Known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if problem["type"] == "value_error":  # settings that don't fit each other; the message names them
+        return f"{key or 'config'}: {message}"
+    if problem["type"] == "model_type":
+        below = ", ".join(_keys(path))
+        return f"{key or 'config'}: needs settings below it ({below}), got {problem.get('input')!r}"
+    close = nearest(str(problem["input"]), _choices(problem)) if problem["type"] == "literal_error" else []
+    hint = f". Did you mean {close[0]!r}?" if close else ""
+    return f"{key or 'config'}: {message}, got {problem.get('input')!r}{hint}"
+
+
+def _choices(problem: Any) -> list[str]:
+    """The allowed words of a setting, from pydantic's message: "'soft', 'hard' or 'gumbel'"."""
+    return re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+
+
+def _keys(path: list[str]) -> list[str]:
+    """The known keys of the section at a path."""
+    section: type[Settings] = Config
+    for part in path:
+        if not part.isdecimal():
+            section = _section(section.model_fields[part].annotation) or section
+    return list(section.model_fields)
+
+
+def fields(section: type[Settings] = Config, path: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """All settings with a value, by their path. `N` stands for an index into a list."""
+    for name, field in section.model_fields.items():
+        inner = _section(field.annotation)
+        if field.annotation is SearchOptions:
+            yield from _search_fields(field, f"{path}{name}.")
+        elif inner is None:
+            yield path + name, field
+        else:
+            many = get_origin(field.annotation) is tuple
+            yield from fields(inner, f"{path}{name}.N." if many else f"{path}{name}.")
+
+
+def _search_fields(section: FieldInfo, path: str) -> Iterator[tuple[str, FieldInfo]]:
+    """The fields of SearchOptions as pydantic describes fields."""
+    defaults = section.get_default(call_default_factory=True)
+    types = get_type_hints(SearchOptions)
+    for option in dataclasses.fields(SearchOptions):
+        declared = Field(
+            getattr(defaults, option.name),
+            description=option.metadata["description"],
+            ge=option.metadata["least"],
+            le=option.metadata["most"],
+        )
+        yield path + option.name, FieldInfo.from_annotated_attribute(types[option.name], declared)
+
+
+def _section(annotation: Any) -> type[Settings] | None:
+    """The section in the type of a field: the type itself, or inside an optional or a list."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        return annotation
+    return next((section for argument in get_args(annotation) if (section := _section(argument))), None)
