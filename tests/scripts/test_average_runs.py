@@ -1,4 +1,4 @@
-"""scripts/average_runs: the mean of weights is a run that can be exported; what doesn't fit is refused."""
+"""scripts/average_runs writes the mean of several models as a run, and refuses models that don't fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def average(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
 
 
-def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None:
+def test_the_mean_of_two_runs_can_be_exported_and_other_sizes_are_refused(shapes: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
         config = tiny_run.write_config(
             tmp_path / f"{name}.yaml", shapes, training__epochs=1, training__ema=0.9, seed=seed
@@ -31,18 +31,18 @@ def test_the_mean_of_two_models_is_a_model(shapes: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     one, two = load_best(tmp_path / "one").network, load_last(tmp_path / "two").network
     mean, _ = checkpoint.read(tmp_path / "mean" / "best" / "model.safetensors")
-    differing = 0
+    different = 0
     for name, value in one.state_dict().items():
         torch.testing.assert_close(mean[name], ((value + two.state_dict()[name]) / 2).to(value.dtype))
-        differing += int(not torch.equal(value, two.state_dict()[name]))
-    assert differing > 5
-    made = export_run(tmp_path / "mean", tmp_path / "bundle")
-    assert made.manifest.scores == {}
+        different += int(not torch.equal(value, two.state_dict()[name]))
+    assert different > 5
+    bundle = export_run(tmp_path / "mean", tmp_path / "bundle")
+    assert bundle.manifest.scores == {}
 
-    kept = (tmp_path / "two" / "best" / "model.safetensors").read_bytes()
-    refused = average(tmp_path / "two", tmp_path / "one")  # the folder to write was forgotten
+    before = (tmp_path / "two" / "best" / "model.safetensors").read_bytes()
+    refused = average(tmp_path / "two", tmp_path / "one")  # the output folder was forgotten
     assert refused.returncode == 1 and "is a training run" in refused.stderr
-    assert (tmp_path / "two" / "best" / "model.safetensors").read_bytes() == kept
+    assert (tmp_path / "two" / "best" / "model.safetensors").read_bytes() == before
 
     wide = tiny_run.write_config(tmp_path / "wide.yaml", shapes, training__epochs=1, model__hidden_size=12)
     start(wide, folder=tmp_path / "wide", device="cpu")

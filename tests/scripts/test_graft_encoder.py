@@ -1,4 +1,4 @@
-"""Another encoder under a trained decoder: the layer between is fitted, all else kept, and training goes on."""
+"""scripts/graft_encoder replaces the encoder of a trained model: only the projection between the two is fitted."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def pictures(data: Path) -> list[Path]:
     return [item.path for item in read_split(parse(tiny_run.settings(data), "test"), "train").items]
 
 
-def test_the_same_encoder_gives_the_same_model_again(shapes: Path) -> None:
-    """With more places than channels the solution is known: the old layer, but for what the ridge takes."""
+def test_grafting_the_same_encoder_gives_the_same_model(shapes: Path) -> None:
+    """With more cells than channels the solution is known: the old projection, except for the ridge penalty."""
     old, new = network(shapes), network(shapes, seed=1)
     assert not torch.equal(old.decoder.output.weight, new.decoder.output.weight)
     explained = graft(old, new, pictures(shapes))
@@ -49,12 +49,12 @@ def test_the_same_encoder_gives_the_same_model_again(shapes: Path) -> None:
     assert float((a - b).square().mean()) == pytest.approx(float(a.var()) * (1 - explained), rel=0.5)
 
 
-def test_another_encoder_explains_less_and_more_than_chance(shapes: Path) -> None:
+def test_another_encoder_explains_a_part_of_the_variance(shapes: Path) -> None:
     old, new = network(shapes), network(shapes, encoder__name="efficientnet_lite2")
     assert 0.3 < graft(old, new, pictures(shapes)) < 1
 
 
-def test_what_can_not_be_fitted_is_refused(shapes: Path) -> None:
+def test_models_that_cannot_be_fitted_are_refused(shapes: Path) -> None:
     with pytest.raises(UsageError, match="without a projection"):
         graft(network(shapes), network(shapes, model__annotation_size=None), [])
     with pytest.raises(UsageError, match=r"grids differ: \(4, 4\) and \(8, 8\)"):
@@ -67,13 +67,12 @@ def test_what_can_not_be_fitted_is_refused(shapes: Path) -> None:
         graft(network(shapes, model__tied=False), network(shapes), pictures(shapes))
 
 
-def test_training_goes_on_from_what_the_script_writes(shapes: Path, tmp_path: Path) -> None:
-    start(
-        tiny_run.write_config(tmp_path / "one.yaml", shapes, training__epochs=1), folder=tmp_path / "one", device="cpu"
-    )
+def test_training_starts_from_the_model_that_the_script_writes(shapes: Path, tmp_path: Path) -> None:
+    first = tiny_run.write_config(tmp_path / "one.yaml", shapes, training__epochs=1)
+    start(first, folder=tmp_path / "one", device="cpu")
     grafted = tmp_path / "grafted"
-    how = {"encoder__name": "efficientnet_lite2", "training__epochs": 1, "training__start_from": str(grafted)}
-    config = tiny_run.write_config(tmp_path / "two.yaml", shapes, **how)
+    changes = {"encoder__name": "efficientnet_lite2", "training__epochs": 1, "training__start_from": str(grafted)}
+    config = tiny_run.write_config(tmp_path / "two.yaml", shapes, **changes)
     call = [sys.executable, SCRIPT, grafted, tmp_path / "one", "--config", config]
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
