@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal, get_args, overload
 import numpy as np
 from PIL import Image
 
-from captioner.bundle import storage as bundles
+from captioner.bundle.loading import Bundle, load_bundle
 from captioner.bundle.manifest import Manifest
+from captioner.bundle.model_folders import find_model
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images.decoding import PIXEL_LIMIT
@@ -92,18 +93,18 @@ class Captioner:
             raise unknown("backend", backend, get_args(BackendName))
         if threads is not None and threads < 1:
             raise UsageError(f"{threads} threads are too few; give 1 or more")
-        folder = bundles.find(model)
+        folder = find_model(model)
         needs_torch = device is not None and device != "cpu"
         if backend in ("onnx", "int8") and needs_torch:
             raise UsageError(f"onnxruntime runs on the CPU here; give --backend torch for the device {device!r}")
         if backend == "torch" or (backend == "auto" and needs_torch):
-            bundle = bundles.load(folder)
+            bundle = load_bundle(folder)
             return cls(_torch_backend(bundle, device, threads), bundle.manifest.decoding, bundle.manifest)
         # The checksums are computed while onnxruntime is imported: each takes a tenth of a second.
         importing = threading.Thread(target=_import_onnxruntime)
         importing.start()
         try:
-            bundle = bundles.load(folder)
+            bundle = load_bundle(folder)
         finally:
             importing.join()
         from captioner.inference.onnx_backend import OnnxBackend, processors
@@ -261,7 +262,7 @@ def _import_onnxruntime() -> None:
         import onnxruntime  # noqa: F401
 
 
-def _torch_backend(bundle: bundles.Bundle, device: str | None, threads: int | None) -> Backend:
+def _torch_backend(bundle: Bundle, device: str | None, threads: int | None) -> Backend:
     try:
         import torch
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from captioner import Caption, Captioner, CaptionerError, captioning
-from captioner.bundle import storage as bundle
+from captioner.bundle.model_folders import available_models
 from captioner.caption import Failure
 from captioner.errors import UsageError
 from captioner.inference import streaming
@@ -306,7 +306,7 @@ def test_a_wrong_backend_or_device_is_named(captioner, tmp_path, monkeypatch):
 
 
 def test_the_docstring_runs():
-    if "default" not in dict(bundle.available()):
+    if "default" not in dict(available_models()):
         pytest.skip("the default model is not at hand")
     results = doctest.testmod(captioning)
     assert results.attempted > 0 and results.failed == 0

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from captioner import Captioner
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import load_bundle
+from captioner.bundle.model_folders import find_model
 from captioner.captioning import Caption
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +58,11 @@ def test_onnx_and_torch_give_the_same_captions_and_maps(captions: dict[str, Capt
 
 @pytest.mark.parametrize("folder", sorted((ROOT / "weights").iterdir()), ids=lambda folder: folder.name)
 def test_the_files_of_every_shipped_model_are_those_that_its_manifest_lists(folder: Path) -> None:
-    assert bundle.load(folder).manifest.name == folder.name
+    assert load_bundle(folder).manifest.name == folder.name
 
 
 def test_the_default_model_has_at_most_45_megabytes_and_all_models_120() -> None:
-    folder = bundle.find("default")
+    folder = find_model("default")
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 45e6
     total = sum(path.stat().st_size for path in (ROOT / "weights").rglob("*") if path.is_file())
     assert total <= 120e6

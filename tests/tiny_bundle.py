@@ -12,8 +12,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.bundle.writing import write_bundle
 from captioner.options import SearchOptions
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
@@ -33,9 +34,7 @@ def parameters(seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
-def write_model(
-    folder: Path, *, hard: bool = False, seed: int = 0, name: str | None = None, **changes
-) -> bundle.Bundle:
+def write_model(folder: Path, *, hard: bool = False, seed: int = 0, name: str | None = None, **changes) -> Bundle:
     """Write a complete bundle. `changes` replace fields of its manifest."""
     manifest = Manifest(
         name=name or folder.name,
@@ -55,7 +54,7 @@ def write_model(
     manifest = replace(manifest, **changes)
     if manifest.encoder.file != "encoder.onnx":
         del files["encoder.onnx"]
-    return bundle.write(folder, files, manifest, VOCABULARY)
+    return write_bundle(folder, files, manifest, VOCABULARY)
 
 
 def tensor(name: str, kind: int, *shape: str | int) -> onnx.ValueInfoProto:

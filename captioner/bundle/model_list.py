@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from captioner.bundle import storage
+from captioner.bundle.loading import load_bundle
+from captioner.bundle.model_folders import available_models
 from captioner.errors import CaptionerError
 
 
 def list_models() -> list[dict[str, Any]]:
     """One entry per model. A model that cannot be used has a `problem` in place of its properties."""
     entries = []
-    for name, folder in storage.available():
+    for name, folder in available_models():
         entry: dict[str, Any] = {"name": name, "folder": str(folder)}
         try:
-            manifest = storage.load(folder).manifest
+            manifest = load_bundle(folder).manifest
         except CaptionerError as error:
             entry["problem"] = str(error)
         else:

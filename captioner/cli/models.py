@@ -18,8 +18,8 @@ def command(as_json: bool) -> None:
     weights/ of a checkout, and in weights/ of the current folder. A model that cannot be used is listed with the
     reason.
     """
+    from captioner.bundle.model_folders import search_path
     from captioner.bundle.model_list import list_models, model_text
-    from captioner.bundle.storage import search_path
 
     entries = list_models()
     if as_json:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from captioner.bundle.layout import WEIGHTS
 from captioner.export.graph_edits import consumers_of, drop_unused, point_at_weights
-from captioner.export.onnx_graphs import WEIGHTS
 
 Pixels = NDArray[np.uint8]  # (S, S, 3)
 

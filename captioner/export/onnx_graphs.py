@@ -16,16 +16,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from captioner.bundle import storage as bundle
+from captioner.bundle.layout import BEGIN, DECODER, ENCODER, WEIGHTS
 from captioner.export.graph_edits import merge_padding, point_at_weights
 from captioner.model.caption_decoder import CaptionDecoder, Tensors, expand_state
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 
 OPSET = 17
-WEIGHTS = bundle.WEIGHTS
-ENCODER = "encoder.onnx"
-GRAPHS = (ENCODER, bundle.BEGIN, bundle.DECODER)
+GRAPHS = (ENCODER, BEGIN, DECODER)
 Axes = dict[str, dict[int, str]]  # names of the axes of variable size, by tensor and position
 
 
@@ -45,8 +43,8 @@ def export_graphs(network: Network, folder: Path) -> None:
         annotations = network.encode(pixels)
         shared, own = network.decoder.begin(annotations)
     _export_encoder(network, pixels, folder / ENCODER)
-    _export_begin(network, annotations, [*_names("shared", shared), *_names("own", own)], folder / bundle.BEGIN)
-    _export_step(network, shared, own, cells=annotations.shape[1], path=folder / bundle.DECODER)
+    _export_begin(network, annotations, [*_names("shared", shared), *_names("own", own)], folder / BEGIN)
+    _export_step(network, shared, own, cells=annotations.shape[1], path=folder / DECODER)
     for name in GRAPHS:
         point_at_weights(folder / name, folder / WEIGHTS)
 

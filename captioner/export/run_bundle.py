@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner import __version__
-from captioner.bundle import storage as bundle
+from captioner.bundle.layout import WEIGHTS, int8_graph
+from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.bundle.writing import write_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_convolutions, quantize_products
-from captioner.export.onnx_graphs import GRAPHS, WEIGHTS, export_graphs
+from captioner.export.onnx_graphs import GRAPHS, export_graphs
 from captioner.images.reading import load
 from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
@@ -42,7 +44,7 @@ def export_run(
     evaluation: Path | None = None,
     int8: bool = False,
     last: bool = False,
-) -> bundle.Bundle:
+) -> Bundle:
     """Write the best weights of a run, or its last ones, as a bundle, with the scores of `evaluation` where given."""
     loaded = load_last(run) if last else load_best(run)
     manifest = _manifest(loaded, name, training_data, licence)
@@ -57,14 +59,14 @@ def export_run(
         files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
         files["README.md"] = card or _card(manifest, loaded).encode()
         # The bundle is checked in a temporary folder first, so that one that fails is never written to `out`.
-        trial = bundle.write(folder / "trial", files, manifest, loaded.vocabulary)
+        trial = write_bundle(folder / "trial", files, manifest, loaded.vocabulary)
         check_parity(trial)
         if int8:
             int8_loss(trial)  # fails if the 8-bit graphs do not run
-        return bundle.write(out, files, manifest, loaded.vocabulary)
+        return write_bundle(out, files, manifest, loaded.vocabulary)
 
 
-def check_parity(exported: bundle.Bundle) -> float:
+def check_parity(exported: Bundle) -> float:
     """Compare the backends on noise pictures, and return the largest difference of alpha.
 
     Other captions, or a difference above `TOLERANCE`, are an error.
@@ -98,12 +100,12 @@ def _calibration_pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
 def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:
     """Write 8-bit copies of all three graphs beside them."""
     encoder, *rest = (folder / graph for graph in GRAPHS)
-    quantize_convolutions(encoder, folder / bundle.int8_graph(encoder.name), pictures)
+    quantize_convolutions(encoder, folder / int8_graph(encoder.name), pictures)
     for graph in rest:
-        quantize_products(graph, folder / bundle.int8_graph(graph.name))
+        quantize_products(graph, folder / int8_graph(graph.name))
 
 
-def int8_loss(exported: bundle.Bundle) -> float:
+def int8_loss(exported: Bundle) -> float:
     """The largest change of a word's log-probability by the 8-bit graphs, on captions of noise pictures."""
     exact, rough = OnnxBackend(exported), OnnxBackend(exported, int8=True)
     pixels = _noise_pictures(exported)
@@ -113,7 +115,7 @@ def int8_loss(exported: bundle.Bundle) -> float:
     return float(max(differences))
 
 
-def _noise_pictures(exported: bundle.Bundle) -> NDArray[np.uint8]:
+def _noise_pictures(exported: Bundle) -> NDArray[np.uint8]:
     size = exported.manifest.encoder.image_size
     return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 

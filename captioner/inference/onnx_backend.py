@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.bundle.storage import BEGIN, DECODER, Bundle, int8_graph
+from captioner.bundle.layout import BEGIN, DECODER, int8_graph
+from captioner.bundle.loading import Bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
 from captioner.options import HardAttention

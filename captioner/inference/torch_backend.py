@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from captioner.bundle.storage import Bundle
+from captioner.bundle.loading import Bundle
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
 from captioner.model.device import usable
 from captioner.model.network import Network

@@ -8,7 +8,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from captioner.bundle.storage import WEIGHTS, Bundle
+from captioner.bundle.layout import WEIGHTS
+from captioner.bundle.loading import Bundle
 from captioner.errors import CaptionerError
 from captioner.model.network import Network
 from captioner.model.renames import current_settings, current_tensors

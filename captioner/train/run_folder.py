@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from captioner.bundle.storage import MANIFEST, VOCABULARY, WEIGHTS
+from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
 from captioner.errors import UsageError
 
 

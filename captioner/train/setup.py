@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from captioner.bundle.storage import MANIFEST, WEIGHTS, read_manifest
+from captioner.bundle.layout import MANIFEST, WEIGHTS
+from captioner.bundle.loading import read_manifest
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder

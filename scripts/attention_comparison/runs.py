@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attention_comparison.mechanisms import MECHANISMS, SAMPLING, TWO_SEEDS
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import load_bundle
 from captioner.errors import CaptionerError
 from captioner.evaluation.annotation_sources import FeatureCache
 from captioner.evaluation.evaluated_model import load_model
@@ -128,7 +128,7 @@ class Run:
         assert isinstance(trained, TorchBackend)  # as for all run folders
         features = FeatureCache(trained, items, config.features.folder)
         batches = [list(range(start, min(start + BATCH, len(items)))) for start in range(0, len(items), BATCH)]
-        onnx = OnnxBackend(bundle.load(self.bundle), threads=config.training.threads)
+        onnx = OnnxBackend(load_bundle(self.bundle), threads=config.training.threads)
         encoded = [batch.encode() for batch in features.batches(batches)]
         annotations = [Annotations(batch.values.numpy(), onnx.rows, onnx.cols, batch.keys) for batch in encoded]
         search(onnx, annotations[0], model.captioner.defaults)  # warms up

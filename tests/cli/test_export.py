@@ -11,7 +11,8 @@ import torch
 from click.testing import CliRunner, Result
 
 from captioner import Captioner
-from captioner.bundle import storage as bundle
+from captioner.bundle.layout import int8_graph
+from captioner.bundle.loading import load_bundle
 from captioner.cli import main
 from captioner.errors import UsageError
 from captioner.train import checkpoint
@@ -40,7 +41,7 @@ def test_8_bit_graphs_are_added_and_run(run: Path, tmp_path: Path, caplog: pytes
     assert not caplog.records  # onnxruntime does not ask for a preparation that was done
     graphs = {path.name for path in (tmp_path / "made").glob("*.onnx")}
     exact = {"encoder.onnx", "begin.onnx", "decoder.onnx"}
-    assert graphs == exact | {bundle.int8_graph(name) for name in exact}
+    assert graphs == exact | {int8_graph(name) for name in exact}
     picture = next((run.parent / "data").rglob("*.png"))
     caption = Captioner.load(tmp_path / "made", backend="int8")(picture, min_length=2)
     assert len(caption.words) >= 2
@@ -88,7 +89,7 @@ def test_scores_of_an_evaluation_replace_those_of_validation(run: Path, tmp_path
     (tmp_path / "found.json").write_text(found)
     done = call("export", run, "--output", tmp_path / "made", "--evaluation", tmp_path / "found.json")
     assert done.exit_code == 0, done.output
-    manifest = bundle.load(tmp_path / "made").manifest
+    manifest = load_bundle(tmp_path / "made").manifest
     assert manifest.scores == {name: round(score, 2) for name, score in json.loads(found)["scores"].items()}
     assert "METEOR" in manifest.scores  # validation has none
     assert manifest.scored_on.startswith("captions_val, split val, ")
@@ -128,7 +129,7 @@ def test_the_last_checkpoint_is_exported_with_averaged_weights(tmp_path: Path) -
     name = "decoder.from_word.bias"  # is kept in full precision
     assert torch.equal(made[name], held[f"average.{name}"])
     assert not torch.equal(made[name], held[f"network.{name}"])
-    manifest = bundle.load(tmp_path / "made").manifest
+    manifest = load_bundle(tmp_path / "made").manifest
     assert manifest.scores == {} and manifest.scored_on == ""
     assert "Not scored." in (tmp_path / "made" / "README.md").read_text()
     RunFolder(tmp_path / "run").checkpoint.unlink()

@@ -7,14 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from captioner.bundle import storage as bundle
+from captioner.bundle import model_folders
+from captioner.bundle.loading import load_bundle
 from captioner.cli import main
 from tests.tiny_bundle import write_model
 
 
 @pytest.fixture
 def shelf(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path])
+    monkeypatch.setattr(model_folders, "search_path", lambda: [tmp_path])
     write_model(
         tmp_path / "one", training_data="COCO train", licence="Apache-2.0", scores={"BLEU-4": 28.5}, scored_on="val"
     )
@@ -35,7 +36,7 @@ def test_size_attention_training_data_and_scores_are_listed(shelf):
 def test_json_has_all_values(shelf):
     found = json.loads(CliRunner().invoke(main, ["models", "--json"]).output)
     assert [entry["name"] for entry in found] == ["one", "two"]
-    assert found[0]["bytes"] == bundle.load(shelf / "one").size
+    assert found[0]["bytes"] == load_bundle(shelf / "one").size
     assert found[0]["scores"] == {"BLEU-4": 28.5}
 
 
@@ -47,6 +48,6 @@ def test_a_damaged_model_is_listed_with_the_reason(shelf):
 
 
 def test_without_models_the_searched_folders_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundle, "search_path", lambda: [tmp_path / "nowhere"])
+    monkeypatch.setattr(model_folders, "search_path", lambda: [tmp_path / "nowhere"])
     result = CliRunner().invoke(main, ["models"])
     assert "no models in" in result.output and "nowhere" in result.output

@@ -17,9 +17,11 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from captioner.bundle import storage as bundle
+from captioner.bundle.layout import WEIGHTS
+from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
-from captioner.export.onnx_graphs import WEIGHTS, export_graphs
+from captioner.bundle.writing import write_bundle
+from captioner.export.onnx_graphs import export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.torch_backend import TorchBackend, load_backend
 from captioner.model.weights import load_network
@@ -42,7 +44,7 @@ NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module", params=NETWORKS.values(), ids=list(NETWORKS))
-def made(request, tmp_path_factory) -> bundle.Bundle:
+def made(request, tmp_path_factory) -> Bundle:
     encoder, model = request.param
     network = make_network(encoder, **model)
     folder = tmp_path_factory.mktemp("graphs")
@@ -65,7 +67,7 @@ def made(request, tmp_path_factory) -> bundle.Bundle:
         created_by="tests",
     )
     files = {name: folder / name for name in (*GRAPHS, WEIGHTS)} | {"README.md": b"# Tiny\n"}
-    return bundle.write(folder / "tiny", files, manifest, VOCABULARY)
+    return write_bundle(folder / "tiny", files, manifest, VOCABULARY)
 
 
 @pytest.fixture(scope="module")
@@ -172,5 +174,5 @@ def test_the_graphs_stay_small(made):
 
 
 def test_convolutions_pad_their_own_input(made):
-    operations = [node.op_type for node in onnx.load(made.encoder, load_external_data=False).graph.node]
+    operations = [node.op_type for node in onnx.load(made.path("encoder.onnx"), load_external_data=False).graph.node]
     assert "Conv" in operations and "Pad" not in operations

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import Bundle
+from captioner.bundle.writing import write_bundle
 from captioner.errors import CaptionerError
 from captioner.inference.backend import gumbel_noise
 from captioner.inference.onnx_backend import OnnxBackend
@@ -129,6 +130,6 @@ def test_a_graph_of_another_kind_is_refused(tmp_path):
         OnnxBackend(_with(model, tmp_path, "decoder.onnx", (model.folder / "encoder.onnx").read_bytes()))
 
 
-def _with(model: bundle.Bundle, folder, name: str, content: bytes) -> bundle.Bundle:
+def _with(model: Bundle, folder, name: str, content: bytes) -> Bundle:
     files = {each: model.folder / each for each in ("encoder.onnx", "begin.onnx", "decoder.onnx")}
-    return bundle.write(folder / "other", {**files, name: content}, model.manifest, model.vocabulary)
+    return write_bundle(folder / "other", {**files, name: content}, model.manifest, model.vocabulary)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from captioner import Captioner
-from captioner.bundle import storage as bundle
+from captioner.bundle.layout import BEGIN, DECODER, int8_graph
+from captioner.bundle.loading import Bundle, load_bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.bundle.writing import write_bundle
 from captioner.errors import UsageError
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
@@ -28,7 +30,7 @@ SIDE = 96
 VOCABULARY = Vocabulary(SPECIAL + tuple(f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(200)))
 
 
-def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) -> bundle.Bundle:
+def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) -> Bundle:
     """An untrained decoder, with outputs sharp enough that captions differ between pictures and end."""
     torch.manual_seed(3)
     encoder = EncoderSettings(size=SIDE)
@@ -57,17 +59,17 @@ def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) 
     )
     if int8:
         quantize_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
-        for graph in (bundle.BEGIN, bundle.DECODER):
-            quantize_products(folder / graph, folder / bundle.int8_graph(graph))
+        for graph in (BEGIN, DECODER):
+            quantize_products(folder / graph, folder / int8_graph(graph))
     files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-    return bundle.write(folder.parent / "random", files, manifest, VOCABULARY)
+    return write_bundle(folder.parent / "random", files, manifest, VOCABULARY)
 
 
 @pytest.fixture(scope="module", params=["soft", "hard", "deep"])
 def backends(request, tmp_path_factory):
     mode, layers = ("soft", 2) if request.param == "deep" else (request.param, 1)
     made = random_bundle(tmp_path_factory.mktemp("bundle") / "files", mode, layers)
-    loaded = bundle.load(made.folder)
+    loaded = load_bundle(made.folder)
     return OnnxBackend(loaded), load_backend(loaded, "cpu")
 
 

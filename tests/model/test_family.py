@@ -16,8 +16,9 @@ import torch
 from pydantic import ValidationError
 
 from captioner import overlay
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.bundle.writing import write_bundle
 from captioner.captioning import Captioner
 from captioner.export.onnx_graphs import WEIGHTS, export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
@@ -148,7 +149,7 @@ def train(network: Network, annotations: torch.Tensor) -> list[float]:
     return losses
 
 
-def bundled(network: Network, folder: Path) -> bundle.Bundle:
+def bundled(network: Network, folder: Path) -> Bundle:
     export_graphs(network, folder)
     encoder = network.encoder
     record = EncoderRecord(
@@ -164,7 +165,7 @@ def bundled(network: Network, folder: Path) -> bundle.Bundle:
         settings={name: part.model_dump(mode="json") for name, part in parts.items()},
     )
     files = {name: folder / name for name in ("encoder.onnx", "begin.onnx", "decoder.onnx", WEIGHTS)}
-    return bundle.write(folder / "tiny", files, manifest, VOCABULARY)
+    return write_bundle(folder / "tiny", files, manifest, VOCABULARY)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=told)

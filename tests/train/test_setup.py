@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from captioner.bundle import storage as bundle
+from captioner.bundle.loading import Bundle, load_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.run_bundle import check_parity, export_run
 from captioner.text.vocabulary import Vocabulary
@@ -35,15 +35,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(trained: Path) -> bundle.Bundle:
+def exported(trained: Path) -> Bundle:
     return export_run(trained, trained.parent / "bundle", name="small", licence="MIT", training_data="shapes")
 
 
 # --- export -------------------------------------------------------------------------------------------------------
 
 
-def test_an_exported_run_is_a_bundle_that_loads(exported: bundle.Bundle, trained: Path) -> None:
-    loaded = bundle.load(exported.folder)
+def test_an_exported_run_is_a_bundle_that_loads(exported: Bundle, trained: Path) -> None:
+    loaded = load_bundle(exported.folder)
     manifest = loaded.manifest
     assert (manifest.name, manifest.licence, manifest.training_data) == ("small", "MIT", "shapes")
     assert manifest.attention == "soft"
@@ -54,7 +54,7 @@ def test_an_exported_run_is_a_bundle_that_loads(exported: bundle.Bundle, trained
     assert "# small" in (exported.folder / "README.md").read_text()
 
 
-def test_an_exported_run_gives_the_torch_models_captions_and_maps(exported: bundle.Bundle) -> None:
+def test_an_exported_run_gives_the_torch_models_captions_and_maps(exported: Bundle) -> None:
     assert check_parity(exported) < 1e-4
 
 
@@ -77,7 +77,7 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
     assert not (tmp_path / "bundle").exists()
 
 
-def test_a_bundle_holds_the_tuned_tail(exported: bundle.Bundle, trained: Path) -> None:
+def test_a_bundle_holds_the_tuned_tail(exported: Bundle, trained: Path) -> None:
     held = checkpoint.read(exported.folder / "model.safetensors")[0]
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
     began = prepare(tiny_run.config(trained.parent / "data", encoder__tail="stage3"), ALONE).network.state_dict()
@@ -104,7 +104,7 @@ def test_a_run_begins_with_the_best_weights_of_another(trained: Path) -> None:
     assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
 
 
-def test_a_run_begins_with_the_weights_of_a_bundle(exported: bundle.Bundle, trained: Path) -> None:
+def test_a_run_begins_with_the_weights_of_a_bundle(exported: Bundle, trained: Path) -> None:
     config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(exported.folder))
     setup = prepare(config, ALONE)
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
@@ -115,7 +115,7 @@ def test_a_run_begins_with_the_weights_of_a_bundle(exported: bundle.Bundle, trai
 
 
 def test_features_encoded_beforehand_are_those_that_a_run_from_a_bundle_takes(
-    exported: bundle.Bundle, trained: Path, tmp_path: Path
+    exported: Bundle, trained: Path, tmp_path: Path
 ) -> None:
     how = {**TAIL, "training__start_from": str(exported.folder), "features__folder": str(tmp_path / "cache")}
     encode(tiny_run.write_config(tmp_path / "config.yaml", trained.parent / "data", **how), device="cpu")
@@ -154,9 +154,7 @@ def test_features_are_those_of_the_weights_begun_with_also_after_resuming(traine
     assert torch.equal(after["network.encoder.stages.stem.0.weight"], held["network.encoder.stages.stem.0.weight"])
 
 
-def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(
-    trained: Path, exported: bundle.Bundle
-) -> None:
+def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(trained: Path, exported: Bundle) -> None:
     larger = {**TAIL, "model__hidden_size": 24, "model__dropout": 0.4, "encoder__annotations": ["stage4"]}
     made = tiny_run.config(trained.parent / "data", **TAIL)
     wanted = f"model.hidden_size={made.model.hidden_size}"

@@ -1,0 +1,64 @@
+"""Loading a bundle: the manifest, the verified files and the vocabulary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from captioner.bundle.layout import BEGIN, CARD, DECODER, MANIFEST, VOCABULARY
+from captioner.bundle.manifest import Manifest
+from captioner.bundle.verification import verify
+from captioner.errors import CaptionerError
+from captioner.text.vocabulary import Vocabulary
+
+MANIFEST_LIMIT = 10_000_000  # bytes; no manifest is that large
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose files have been verified."""
+
+    folder: Path
+    manifest: Manifest
+    vocabulary: Vocabulary
+
+    def path(self, name: str) -> Path:
+        """A file that the manifest lists."""
+        if name not in self.manifest.files:
+            raise CaptionerError(f"{self.folder}: the bundle has no {name}")
+        return self.folder / name
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, including a shared encoder."""
+        return sum(record.size for record in self.manifest.files.values())
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Read a bundle and verify every file that is used: all but the model card."""
+    manifest = read_manifest(folder)
+    for name, record in manifest.files.items():
+        if name != CARD:  # text for readers, which nothing here opens: it may be corrected
+            verify(folder, name, record, manifest.files)
+    return Bundle(folder, manifest, Vocabulary.load(folder / VOCABULARY))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest, checked for the files that it must list. The files themselves are not opened."""
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise CaptionerError(f"{folder}: no such folder")
+    if not path.is_file():
+        raise CaptionerError(f"{folder}: not a bundle, because it has no {MANIFEST}")
+    if path.stat().st_size > MANIFEST_LIMIT:
+        raise CaptionerError(f"{path}: too large for a manifest")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CaptionerError(f"{path}: not JSON ({error})") from None
+    manifest = Manifest.from_json(values, str(path))
+    for name in (manifest.encoder.file, BEGIN, DECODER, VOCABULARY):
+        if name not in manifest.files:
+            raise CaptionerError(f"{path}: the manifest does not list {name}")
+    return manifest

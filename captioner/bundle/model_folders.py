@@ -1,0 +1,56 @@
+"""Finding a model by its name, on a search path of folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from captioner.bundle.layout import MANIFEST
+from captioner.errors import UsageError, unknown
+
+
+def search_path() -> list[Path]:
+    """The folders that are searched for a model's name, in order.
+
+    They are those of CAPTIONER_WEIGHTS, `weights` in the installed package, `weights` beside it in a checkout, and
+    `weights` in the current folder.
+    """
+    package = Path(__file__).resolve().parents[1]
+    named = [Path(part) for part in os.environ.get("CAPTIONER_WEIGHTS", "").split(os.pathsep) if part]
+    return [*named, package / "weights", package.parent / "weights", Path("weights")]
+
+
+def available_models() -> Iterator[tuple[str, Path]]:
+    """Names and folders of all bundles on the search path. Of two with one name, the first is taken."""
+    names = set()
+    for parent in search_path():
+        try:
+            folders = [folder for folder in sorted(parent.iterdir()) if (folder / MANIFEST).is_file()]
+        except OSError:  # missing, or no permission to list it
+            continue
+        for folder in folders:
+            if not folder.name.startswith(".") and folder.name not in names:
+                names.add(folder.name)
+                yield folder.name, folder
+
+
+def find_model(name: str | Path) -> Path:
+    """The folder of a model, by its name or its path."""
+    path = Path(name).expanduser()
+    if path.name != str(name) or (path / MANIFEST).is_file():
+        if not path.is_dir():
+            raise UsageError(
+                f"{path}: no such folder; give a bundle's folder or a model's name (see `captioner models`)"
+            )
+        return path
+    models = dict(available_models())
+    if str(name) in models:
+        return models[str(name)]
+    searched = ", ".join(str(parent) for parent in search_path())
+    if not models:
+        raise UsageError(
+            f"unknown model {str(name)!r}: there is no model in any of {searched}. "
+            "Set CAPTIONER_WEIGHTS to a folder of bundles or give a bundle's folder."
+        )
+    raise UsageError(f"{unknown('model', str(name), models)} Searched: {searched}.")
