@@ -87,6 +87,6 @@ class TorchBackend:
 
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
     """The torch backend of a bundle. Without a device: on a GPU where there is one, else on the CPU."""
-    return TorchBackend(
-        load_network(bundle), bundle.vocabulary, usable(device), bundle.manifest.decoding.hard_attention or "expected"
-    )
+    torch_device = usable(device)  # before the weights are loaded, so that a wrong device is reported at once
+    hard_attention = bundle.manifest.decoding.hard_attention or "expected"
+    return TorchBackend(load_network(bundle), bundle.vocabulary, torch_device, hard_attention)
