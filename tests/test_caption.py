@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from captioner.images.frame import Frame
 from captioner.images.reading import Picture
 
 
-def word(text: str, seed: int = 0, **changes: object) -> Word:
+def word(text: str, seed: int = 0, **changes: Any) -> Word:
     alpha = np.random.default_rng(seed).random((2, 3)).astype(np.float32)
     return replace(Word(text, -0.5, alpha / alpha.sum(), gate=0.25), **changes)
 
@@ -43,7 +44,7 @@ def test_equal_captions_are_equal_and_have_one_hash() -> None:
         {"alternatives": (caption("a"),)},
     ],
 )
-def test_captions_that_differ_in_anything_are_not_equal(change: dict[str, object]) -> None:
+def test_captions_that_differ_in_anything_are_not_equal(change: dict[str, Any]) -> None:
     assert replace(caption("a", "cat"), **change) != caption("a", "cat")
 
 

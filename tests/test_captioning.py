@@ -298,7 +298,7 @@ def test_a_given_sentence_gets_maps_and_probabilities(captioner, files):
 def test_a_wrong_backend_or_device_is_named(captioner, tmp_path, monkeypatch):
     write_model(tmp_path / "toy")
     with pytest.raises(UsageError, match="unknown backend 'onx'"):
-        Captioner.load(tmp_path / "toy", backend="onx")
+        Captioner.load(tmp_path / "toy", backend="onx")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="--backend torch"):
         Captioner.load(tmp_path / "toy", backend="onnx", device="cuda")
     with pytest.raises(UsageError, match="0 threads"):

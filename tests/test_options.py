@@ -63,7 +63,7 @@ def test_required_words_may_have_alternatives() -> None:
 
 
 def test_numbers_of_numpy_become_plain_ones() -> None:
-    options = SearchOptions(beam=np.int64(4), length_power=np.float32(0.5))  # type: ignore[arg-type]
+    options = SearchOptions(beam=np.int64(4), length_power=np.float32(0.5))
     assert (type(options.beam), type(options.length_power)) == (int, float)
 
 

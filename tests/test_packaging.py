@@ -24,7 +24,7 @@ import captioner
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
 
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -42,7 +42,7 @@ TRAIN_HALF = (
 
 
 def distributions(requirements: list[str]) -> set[str]:
-    return {canonicalize_name(Requirement(line).name) for line in requirements} - {"captioner"}
+    return {str(canonicalize_name(Requirement(line).name)) for line in requirements} - {"captioner"}
 
 
 # import name: the distributions that bring it
@@ -63,25 +63,25 @@ def constraints() -> list[Requirement]:
 def test_every_requirement_has_an_exact_version_within_its_range() -> None:
     exact = {canonicalize_name(line.name): next(iter(line.specifier)) for line in constraints()}
     assert all(specifier.operator == "==" for specifier in exact.values())
-    environment = default_environment()
+    environment: dict[str, Any] = dict(default_environment())
     for text in [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]:
         requirement = Requirement(text)
         if requirement.name == "captioner":
             continue
-        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+        if requirement.marker and not requirement.marker.evaluate(environment):
             continue
         pinned = exact[canonicalize_name(requirement.name)].version
         assert requirement.specifier.contains(pinned), f"constraints.txt has {requirement.name} {pinned}"
 
 
 def test_constraints_leave_an_older_python_free_where_a_version_does_not_run_on_it() -> None:
-    old = {**default_environment(), "python_version": "3.10", "python_full_version": "3.10.0"}
+    old: dict[str, Any] = {**default_environment(), "python_version": "3.10", "python_full_version": "3.10.0"}
     for line in constraints():
         try:
-            needs = importlib.metadata.metadata(line.name).get("Requires-Python")
+            needs = importlib.metadata.metadata(line.name).json.get("requires_python")
         except importlib.metadata.PackageNotFoundError:
             continue
-        applies = line.marker is None or line.marker.evaluate(dict(old))
+        applies = line.marker is None or line.marker.evaluate(old)
         runs = needs is None or Requirement(f"x{needs}").specifier.contains("3.10")
         installed = importlib.metadata.version(line.name).partition("+")[0]
         if line.specifier.contains(installed):
@@ -267,3 +267,13 @@ def test_pre_commit_runs_what_the_check_script_runs() -> None:
         "ruff-format": ".venv-test/bin/ruff",
         "mypy": ".venv-test/bin/mypy",
     }
+
+
+def test_ruff_and_mypy_check_every_python_script() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    files = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix == ""]
+    scripts = {f"scripts/{path.name}" for path in files if "python" in path.read_text(encoding="utf-8").splitlines()[0]}
+    packages = {f"scripts/{path.parent.name}" for path in (ROOT / "scripts").glob("*/__init__.py")}
+    modules = {f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.py")}
+    assert {"captioner", "tests"} | scripts | packages | modules <= set(tools["mypy"]["files"])
+    assert scripts == set(tools["ruff"]["extend-include"])

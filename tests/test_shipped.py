@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from captioner import Captioner
+from captioner import Caption, Captioner
 from captioner.bundle.loading import load_bundle
 from captioner.bundle.model_folders import find_model
-from captioner.captioning import Caption
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.jpg"))

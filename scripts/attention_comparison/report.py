@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from machine import hardware, hardware_slug
-
 from attention_comparison.map_picture import draw_maps
 from attention_comparison.mechanisms import MECHANISMS
 from attention_comparison.runs import Run
@@ -17,6 +15,7 @@ from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
 from captioner.train.config import Config
 from captioner.train.run_folder import RunFolder
+from machine import hardware, hardware_slug
 
 BEGIN, END = "<!-- table: scripts/compare_attention -->", "<!-- end of table -->"
 

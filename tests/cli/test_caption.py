@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def photos(tmp_path, monkeypatch) -> Path:
     names = ["img_10.png", "img_2.jpg", "img_7.bmp", "more/img_4.png", "IMG_3.PNG"]
     for name, block in zip(names, blocks, strict=True):
         pixels = block.repeat(SIDE // 2, axis=0).repeat(SIDE // 2, axis=1)
-        Image.fromarray(pixels).save(folder / name, **({"quality": 95} if name.endswith("jpg") else {}))
+        Image.fromarray(pixels).save(folder / name, quality=95)
     (folder / "notes.md").write_text("no picture")
     (folder / ".hidden.png").write_bytes(b"of the system")
     return folder
@@ -58,6 +59,7 @@ def run(model, monkeypatch, capsys):
         with pytest.raises(SystemExit) as left:
             cli.run()
         said = capsys.readouterr()
+        assert isinstance(left.value.code, int)
         return left.value.code, said.out, said.err
 
     return run
@@ -310,7 +312,7 @@ def test_a_full_disk_is_reported_and_loses_no_written_caption(model, photos, for
 
     names = "".join(f"photos/{'./' * i}img_2.jpg\n" for i in range(20))
     call = command(model, "-", "--format", form, "--output")
-    how = {"input": names, "text": True, "env": environment(), "timeout": 120, "capture_output": True}
+    how: dict[str, Any] = {"input": names, "text": True, "env": environment(), "timeout": 120, "capture_output": True}
     subprocess.run([*call, "whole"], check=True, **how)
     room = Path("whole").stat().st_size // 2
 

@@ -43,6 +43,7 @@ def run(model, monkeypatch, capsys):
         with pytest.raises(SystemExit) as left:
             cli.run()
         said = capsys.readouterr()
+        assert isinstance(left.value.code, int)
         return left.value.code, said.out, said.err
 
     return run

@@ -9,9 +9,10 @@ from dataclasses import fields
 import click
 import pytest
 
-from captioner.captioning import BATCH, BackendName
+from captioner.captioning import BackendName
 from captioner.cli import COMMANDS, main
-from captioner.images.reading import PIXEL_LIMIT
+from captioner.images.decoding import PIXEL_LIMIT
+from captioner.inference.streaming import BATCH
 from captioner.options import SearchOptions
 
 # Options whose text depends on the command, with the reason.

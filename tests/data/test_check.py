@@ -37,12 +37,12 @@ def test_a_correct_set_has_no_findings(correct_set: CaptionSet) -> None:
     findings = check(correct_set, minimum_count=1)
     assert findings.problems() == []
     assert (findings.images, findings.captions) == (4, 8)
-    assert findings.duplicate_images == findings.overlaps == findings.notes == ()
+    assert (findings.duplicate_images, findings.overlaps, findings.notes) == ((), (), ())
     train, val = findings.splits
     assert (train.images, train.captions_per_image, train.words_per_caption) == (3, (2, 2.0, 2), (2, 8 / 3, 3))
     assert (val.images, val.words_per_caption) == (1, (3, 4.0, 5))
     for split in findings.splits:
-        assert split.missing == split.unreadable == split.uncaptioned == split.empty_captions == ()
+        assert (split.missing, split.unreadable, split.uncaptioned, split.empty_captions) == ((), (), (), ())
 
 
 def test_missing_images_are_an_error_unless_allowed(correct_set: CaptionSet, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def made(request, tmp_path_factory) -> Bundle:
     mean, deviation = (tuple(x.flatten().tolist()) for x in (network.encoder.mean, network.encoder.deviation))
     manifest = Manifest(
         name="tiny",
-        attention=network.decoder.settings.attention.mode,
+        attention="soft" if network.decoder.settings.attention.mode == "soft" else "hard",
         encoder=EncoderRecord(
             settings.name, settings.size, *network.encoder.grid(), network.encoder.size, mean, deviation
         ),

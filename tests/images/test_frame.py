@@ -30,5 +30,6 @@ def test_boxes_turn_as_pillow_turns_pixels(orientation):
     turned = ImageOps.exif_transpose(image)
     frame = Frame.of_stored(64, 48, orientation)
     assert (frame.width, frame.height) == turned.size and frame.stored_size == (64, 48)
-    assert upright_box(stored, orientation, 64, 48) == turned.getbbox()
-    assert frame.stored_box(turned.getbbox()) == stored
+    box = turned.getbbox()
+    assert box is not None and upright_box(stored, orientation, 64, 48) == box
+    assert frame.stored_box(box) == stored

@@ -83,7 +83,7 @@ def test_anything_else_is_refused_with_the_kinds_that_work(source):
 
 def test_a_text_file_and_a_file_at_its_end_are_told(photo):
     with pytest.raises(UsageError, match="open it with 'rb'"):
-        read(io.StringIO("text"))
+        read(io.StringIO("text"))  # type: ignore[arg-type]
     file = io.BytesIO(photo.read_bytes())
     read(file)
     with pytest.raises(CaptionerError, match="empty or was read to its end"):
@@ -103,9 +103,9 @@ def test_exceptions_of_pillow_and_of_files_become_sentences(photo):
     cut = photo.read_bytes()[:100]
     for source in (closed, cut, Broken(), np.array(["a"]), np.zeros((2, 2), object), np.zeros((1, 2, 3, 4))):
         with pytest.raises(CaptionerError):
-            read(source)
+            read(source)  # type: ignore[arg-type]
     with pytest.raises(CaptionerError, match=r"broken\.jpg: cannot be read \(RuntimeError: the line is dead\)"):
-        read(Broken())
+        read(Broken())  # type: ignore[arg-type]
 
 
 def test_a_pillow_image_of_the_caller_is_left_as_it_was(tmp_path):

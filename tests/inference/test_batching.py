@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_what_comes_slowly_is_not_waited_for():
 
 def test_no_more_is_taken_than_a_few_batches_ahead():
     taken = itertools.count()
-    coming = rounds(iter(lambda: next(taken), None), 4, 2)
+    coming: Any = rounds(iter(lambda: next(taken), None), 4, 2)
     next(coming)
     threading.Event().wait(0.2)
     assert next(taken) < 4 * 6
@@ -66,9 +67,14 @@ def test_parts_are_worked_on_by_several_threads_and_come_back_in_order():
 
 
 def test_only_a_few_parts_are_taken_ahead():
-    taken = []
-    parts = (taken.append(number) or number for number in range(100))
-    done = in_threads(lambda number: number, parts, 2)
+    taken: list[int] = []
+
+    def parts():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    done: Any = in_threads(lambda number: number, parts(), 2)
     assert [next(done), next(done)] == [0, 1]
     assert len(taken) <= 4
     done.close()

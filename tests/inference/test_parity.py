@@ -19,8 +19,9 @@ from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 torch = pytest.importorskip("torch", reason="the torch backend is of the train half")
 
+from captioner.bundle.layout import WEIGHTS  # noqa: E402
 from captioner.export.int8 import quantize_convolutions, quantize_products  # noqa: E402
-from captioner.export.onnx_graphs import WEIGHTS, export_graphs  # noqa: E402
+from captioner.export.onnx_graphs import export_graphs  # noqa: E402
 from captioner.export.run_bundle import int8_loss  # noqa: E402
 from captioner.inference.torch_backend import load_backend  # noqa: E402
 from captioner.model.network import Network  # noqa: E402
@@ -35,7 +36,7 @@ def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) 
     torch.manual_seed(3)
     encoder = EncoderSettings(size=SIDE)
     model = ModelSettings(
-        attention={"mode": mode, "size": 32},  # type: ignore[arg-type]
+        attention={"mode": mode, "size": 32},
         annotation_size=48,
         embedding_size=40,
         hidden_size=56,

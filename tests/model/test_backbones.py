@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import pytest
@@ -39,7 +40,8 @@ def test_a_wrong_encoder_lists_all_and_suggests_the_nearest():
 @pytest.mark.parametrize("field", ["annotations", "tail"])
 def test_a_wrong_stage_lists_the_backbones_stages(field):
     with pytest.raises(UsageError, match="Did you mean 'stage6'") as caught:
-        make_encoder(**{field: ("stge6",) if field == "annotations" else "stge6"})
+        wrong: dict[str, Any] = {field: ("stge6",) if field == "annotations" else "stge6"}
+        make_encoder(**wrong)
     assert all(name in str(caught.value) for name in ("stem", "stage1", "head", LITE))
 
 

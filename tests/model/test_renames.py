@@ -20,7 +20,7 @@ def test_old_settings_get_their_current_names_and_others_stay() -> None:
         "model": {"grid_encoder": "lstm", "layers": 2, "attention": {"attend": "after", "heads": 2}},
         "seed": 1,
     }
-    assert old["model"]["attention"]["place"] == "after"  # type: ignore[index]
+    assert old["model"]["attention"]["place"] == "after"
 
 
 def test_a_setting_can_move_into_a_section_that_the_file_does_not_have() -> None:

@@ -31,4 +31,4 @@ def test_model_settings_out_of_range_are_refused(settings):
 
 def test_settings_do_not_change_after_validation():
     with pytest.raises(ValidationError, match="frozen"):
-        EncoderSettings().size = 128
+        EncoderSettings().size = 128  # type: ignore[misc]

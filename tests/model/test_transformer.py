@@ -45,6 +45,7 @@ def test_logits_are_those_of_torchs_decoder_layers(layers):
     forced = decoder(annotations, inputs, targets, lengths)
     times = torch.arange(6, dtype=torch.float64)
     x = decoder.embedding.weight[inputs[0]] + encode_positions(times, SIZE) * (2 / SIZE) ** 0.5
+    assert decoder.project is not None
     a = torch.relu(decoder.project(annotations))
     mask = torch.full((6, 6), -torch.inf, dtype=torch.float64).triu(1)
     for block in decoder.blocks:
@@ -58,6 +59,7 @@ def test_the_map_of_one_layer_is_the_mean_of_torchs_heads():
     forced = decoder(annotations, inputs, targets, lengths)
     seen: list[Any] = []
     theirs = torch_layer(decoder.blocks[0])
+    assert decoder.project is not None
     a = torch.relu(decoder.project(annotations))
     x = (
         decoder.embedding.weight[inputs[0]]

@@ -31,7 +31,7 @@ def test_a_network_takes_anothers_weights(tied):
 def test_half_precision_is_widened():
     one, other = make_network(seed=1), make_network(seed=2)
     load_weights(other, {k: v.half() if v.dim() > 1 else v for k, v in copied(one).items()}, "file")
-    found, expected = other.decoder.from_word.weight, one.decoder.from_word.weight
+    found, expected = (network.get_parameter("decoder.from_word.weight") for network in (other, one))
     assert found.dtype == torch.float32
     assert torch.equal(found, expected.half().float())
 

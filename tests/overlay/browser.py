@@ -33,12 +33,12 @@ def browser() -> Iterator[WebDriver]:
 
 def complaints(driver: WebDriver) -> list[str]:
     """The messages on the console since the last call."""
-    return [entry["message"] for entry in driver.get_log("browser")]
+    return [entry["message"] for entry in driver.get_log("browser")]  # type: ignore[attr-defined]
 
 
 def requests(driver: WebDriver) -> list[str]:
     """The addresses requested since the last call, without data URIs."""
-    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    events = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]  # type: ignore[attr-defined]
     urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
     return [url for url in urls if not url.startswith("data:")]
 

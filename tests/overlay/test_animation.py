@@ -1,6 +1,7 @@
 import dataclasses
 import io
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -10,7 +11,7 @@ from tests.overlay.handmade_captions import blob, caption
 
 
 def frames(content: bytes) -> list[np.ndarray]:
-    image = Image.open(io.BytesIO(content))
+    image: Any = Image.open(io.BytesIO(content))
     result = []
     for number in range(image.n_frames):
         image.seek(number)

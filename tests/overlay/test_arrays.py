@@ -31,6 +31,7 @@ def test_the_arrays_are_read_back_without_pickle():
 
 def test_cells_are_also_given_in_the_pixels_of_a_turned_file():
     one = caption("a", grid=(2, 2))
+    assert one.picture is not None
     turned = dataclasses.replace(one, picture=dataclasses.replace(one.picture, frame=Frame(40, 60, 6)))
     arrays = load(arrays_npz(turned))
     # Orientation 6: viewers turn the file by 90 degrees clockwise, so the upper right is stored at the upper left.

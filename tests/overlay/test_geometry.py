@@ -60,7 +60,8 @@ def test_a_map_covers_the_same_object_in_files_of_every_orientation(tmp_path, or
     )
     upright = Image.new("RGB", (width, height), (255, 255, 255))
     ImageDraw.Draw(upright).rectangle((left, top, right - 1, bottom - 1), fill=(0, 0, 0))
-    stored = upright if STORE[orientation] is None else upright.transpose(STORE[orientation])
+    turn = STORE[orientation]
+    stored = upright if turn is None else upright.transpose(turn)
     exif = Image.Exif()
     exif[0x0112] = orientation
     stored.save(tmp_path / "picture.png", exif=exif)

@@ -81,7 +81,7 @@ def test_the_data_of_the_page_has_the_maps_with_the_stated_precision():
     assert [sentence["text"] for sentence in track["sentences"]] == ["a dog runs", "a cat"]
     for word, entry in zip(one.words, track["sentences"][0]["words"], strict=True):
         np.testing.assert_allclose(np.array(entry["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
-        assert entry["cell"] == list(word.cell)
+        assert word.cell is not None and entry["cell"] == list(word.cell)
         assert entry["gate"] == pytest.approx(word.gate, abs=1e-5)
     assert len(data["colorMap"]) == 2 * 3 * 256
 

@@ -60,8 +60,8 @@ def test_a_page_is_as_large_as_the_svg_and_has_one_image_per_word():
     page = read(sheet_pdf(one)).pages[0]
     root = ElementTree.fromstring(sheet_svg(one))
     assert (float(page.mediabox.width), float(page.mediabox.height)) == (
-        float(root.get("width")),
-        float(root.get("height")),
+        float(root.attrib["width"]),
+        float(root.attrib["height"]),
     )
     assert len(page.images) == 1 + 3 + 1  # the picture, the words, the legend
 

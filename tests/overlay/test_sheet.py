@@ -48,27 +48,28 @@ def test_the_end_token_is_not_drawn_as_a_word():
 @pytest.mark.parametrize("text", ["dog", LONG, ""])
 def test_everything_lies_within_the_sheet_for_every_shape_of_picture(size, text):
     root = ElementTree.fromstring(sheet_svg(caption(text, size=size)))
-    width, height = float(root.get("width")), float(root.get("height"))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
     assert width <= 1600
     for element in root.iter():
         if element.tag in (f"{SVG}image", f"{SVG}rect") and element.get("x"):
-            assert float(element.get("x")) >= MARGIN
-            assert float(element.get("x")) + float(element.get("width")) <= width - MARGIN + 0.5
-            assert float(element.get("y")) + float(element.get("height")) <= height
+            assert float(element.attrib["x"]) >= MARGIN
+            assert float(element.attrib["x"]) + float(element.attrib["width"]) <= width - MARGIN + 0.5
+            assert float(element.attrib["y"]) + float(element.attrib["height"]) <= height
         if element.tag == f"{SVG}text":
-            assert 0 < float(element.get("y")) <= height - MARGIN / 2
+            assert 0 < float(element.attrib["y"]) <= height - MARGIN / 2
 
 
 @pytest.mark.parametrize("size", [(640, 427), (427, 640), (1000, 500)])
 def test_panels_keep_the_proportions_of_the_picture(size):
     for element in pictures(sheet_svg(caption("a dog", size=size)))[:-1]:
-        assert float(element.get("width")) / float(element.get("height")) == pytest.approx(size[0] / size[1], rel=0.02)
+        ratio = float(element.attrib["width"]) / float(element.attrib["height"])
+        assert ratio == pytest.approx(size[0] / size[1], rel=0.02)
 
 
 def test_the_png_sheet_is_as_large_as_the_svg_times_the_density():
     one = caption(LONG)
     root = ElementTree.fromstring(sheet_svg(one))
-    size = float(root.get("width")), float(root.get("height"))
+    size = float(root.attrib["width"]), float(root.attrib["height"])
     assert sheet(one).size == size
     assert sheet(one, density=2).size == (2 * size[0], 2 * size[1])
 

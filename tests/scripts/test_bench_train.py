@@ -17,7 +17,17 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 @pytest.mark.slow
 def test_every_part_writes_figures_to_a_file_named_after_the_hardware(tmp_path: Path) -> None:
-    command = [sys.executable, SCRIPT, "--quick", "--threads", "1", "--rounds", "1", "--csv", tmp_path]
+    command: list[str | Path] = [
+        sys.executable,
+        SCRIPT,
+        "--quick",
+        "--threads",
+        "1",
+        "--rounds",
+        "1",
+        "--csv",
+        tmp_path,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr

@@ -34,8 +34,9 @@ SMALL = (
 
 
 def compare(data: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    folders = ["--cache", data / "cache", "--runs", folder / "runs", "--output", folder / "docs"]
-    command = [sys.executable, SCRIPT, data, *folders, "--text", "a red circle", *arguments, "--set", *SMALL]
+    folders: list[str | Path] = ["--cache", data / "cache", "--runs", folder / "runs", "--output", folder / "docs"]
+    options = [*folders, "--text", "a red circle", *arguments, "--set", *SMALL]
+    command: list[str | Path] = [sys.executable, SCRIPT, data, *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
 

@@ -17,7 +17,7 @@ from captioner.train.config_file import parse
 from captioner.train.loaded_run import load_best
 from captioner.train.splits import read_split
 from captioner.train.start import start
-from scripts.encoder_grafting import graft
+from encoder_grafting import graft
 from tests.train import tiny_run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "graft_encoder"
@@ -73,7 +73,7 @@ def test_training_starts_from_the_model_that_the_script_writes(shapes: Path, tmp
     grafted = tmp_path / "grafted"
     changes = {"encoder__name": "efficientnet_lite2", "training__epochs": 1, "training__start_from": str(grafted)}
     config = tiny_run.write_config(tmp_path / "two.yaml", shapes, **changes)
-    call = [sys.executable, SCRIPT, grafted, tmp_path / "one", "--config", config]
+    call: list[str | Path] = [sys.executable, SCRIPT, grafted, tmp_path / "one", "--config", config]
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "explains" in done.stdout

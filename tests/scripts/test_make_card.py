@@ -29,7 +29,7 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
     arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]
     evaluation = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
     (tmp_path / "evaluation.json").write_text(evaluation)
-    inputs = ["--evaluation", tmp_path / "evaluation.json", "--runs", run]
+    inputs: list[str | Path] = ["--evaluation", tmp_path / "evaluation.json", "--runs", run]
     done = subprocess.run(
         [sys.executable, SCRIPT, "default", "--model", "default", *inputs],
         capture_output=True,

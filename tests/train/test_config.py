@@ -152,7 +152,7 @@ def test_every_setting_and_every_section_is_documented() -> None:
 
 
 def generated_page() -> str:
-    command = [sys.executable, ROOT / "scripts" / "make_settings_page", "--print"]
+    command: list[str | Path] = [sys.executable, ROOT / "scripts" / "make_settings_page", "--print"]
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
 
 

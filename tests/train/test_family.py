@@ -53,7 +53,7 @@ def test_an_unknown_choice_names_the_nearest(shapes: Path) -> None:
         tiny_run.config(shapes, model__grid_encoder="zebra")
 
 
-CLASHES = {
+CLASHES: dict[str, dict[str, Any]] = {
     "model.attention.heads=2 clashes with model.attention.mode=hard": {
         "model__attention": {"heads": 2, "mode": "hard"}
     },

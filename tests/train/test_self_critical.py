@@ -133,8 +133,8 @@ def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
     assert (places is not None) == hard
     said = [tuple(words) for words in drawn[0]]
     likely: dict[tuple[int, ...], float] = {}
-    for words, places in outcomes(2, hard):
-        likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, places, 2, heat).detach())
+    for words, cells in outcomes(2, hard):
+        likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, cells, 2, heat).detach())
     assert sum(likely.values()) == pytest.approx(1)
     for words, p in likely.items():
         assert abs(said.count(words) / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9

@@ -62,7 +62,7 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
     """The graphs are made of other weights than those beside them: parity must notice."""
     from captioner.export import run_bundle as export
 
-    real = export.export_graphs
+    real = export.export_graphs  # type: ignore[attr-defined]
 
     def spoilt(network: Any, folder: Path) -> None:
         real(network, folder)

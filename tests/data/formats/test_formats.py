@@ -84,7 +84,7 @@ def test_cocos_own_folder_layout_is_found(tmp_path: Path) -> None:
 )
 def test_the_error_for_a_broken_coco_record_names_it(tmp_path: Path, change: object, message: str) -> None:
     content = coco({1: ["a"]})
-    change(content)  # type: ignore[operator]
+    change(content)
     with pytest.raises(CaptionerError, match=message):
         read_set(write(tmp_path / "captions.json", content))
 

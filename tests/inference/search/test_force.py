@@ -13,7 +13,7 @@ ABC = ("a", "b", "c")
 
 def test_forced_captions_get_the_models_probability_and_maps():
     toy = TableBackend(ABC, random_table(ABC))
-    captions = [[("a", "b"), ("c",)], [("b", "b", "a")], []]
+    captions: list[list[tuple[str, ...]]] = [[("a", "b"), ("c",)], [("b", "b", "a")], []]
     numbers = [[[toy.vocabulary.index[w] for w in words] for words in some] for some in captions]
     forced = force(toy, images(0, 1, 2), numbers)
     assert [len(some) for some in forced] == [2, 1, 0]
@@ -35,6 +35,7 @@ def test_what_search_found_is_forced_to_the_same():
     for some, others in zip(found, forced, strict=True):
         for a, b in zip([h for h in some if h.ended], others, strict=True):
             assert a.score == pytest.approx(b.score, rel=1e-5)
+            assert a.cells is not None and b.cells is not None
             assert np.array_equal(a.alphas, b.alphas) and np.array_equal(a.cells, b.cells)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -23,12 +24,12 @@ CHUNKS, SAMPLES = 120, 200  # the estimator is averaged within a chunk, its erro
 
 @pytest.fixture(scope="module")
 def decoder() -> Decoder:
-    sizes = {"annotation_size": None, "embedding_size": 3, "hidden_size": 4}
+    sizes: dict[str, Any] = {"annotation_size": None, "embedding_size": 3, "hidden_size": 4}
     return make_decoder(words=7, seed=11, annotation_width=3, attention={"mode": "hard", "size": 3}, **sizes)
 
 
-@pytest.fixture(scope="module")
-def annotations() -> Tensor:
+@pytest.fixture(scope="module", name="annotations")
+def some_annotations() -> Tensor:
     return 2 * make_annotations(1, L, 3, seed=5)
 
 
