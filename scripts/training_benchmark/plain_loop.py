@@ -83,8 +83,8 @@ class PlainLoop:
         batch = [torch.from_numpy(x) for x in tensors(sentences, self.vocabulary)]
         self.decoder.eval()
         with torch.no_grad():
-            reading = network.decoder(network.annotations(run.trainer.setup.train_grids(indices)), *batch)
-            theirs = float(objective.loss(reading, sum(map(len, captions))).total)
+            forced = network.decoder(network.annotations(run.trainer.setup.train_grids(indices)), *batch)
+            theirs = float(objective.loss(forced, sum(map(len, captions))).total)
             ours = float(self.loss([c for row in captions for c in row]))
         if abs(ours - theirs) > 0.01 * theirs:
             sys.exit(f"bench_train: the two loops compute different losses: {ours} and {theirs}")
