@@ -94,10 +94,10 @@ def command(
     report: Path | None,
     **search: Any,
 ) -> int:
-    """Caption every image of a split once, free-running, and measure.
+    """Caption every image of a split once, free-running, and measure the captions and the attention.
 
-    Prints BLEU, METEOR, ROUGE-L, CIDEr-D and SPICE against the raw references, with 95 % intervals; how the
-    captions vary; the perplexity of the references; and what attention does. --model may also be a training run.
+    Prints BLEU, METEOR, ROUGE-L, CIDEr-D and SPICE against the raw references with 95 % intervals, the diversity of
+    the captions, the perplexity of the references, and statistics of the attention maps. --model may be a training run.
     """
     from captioner.evaluation import protocol, tables
     from captioner.evaluation.annotation_sources import FeatureCache, PictureFiles
@@ -108,8 +108,8 @@ def command(
 
     for path in (results, report):
         if path is not None and not path.parent.is_dir():
-            raise click.UsageError(f"{path}: its folder does not exist")
-    gathered = read_evaluation_set(
+            raise click.UsageError(f"{path}: the folder does not exist; create it first")
+    evaluation_set = read_evaluation_set(
         data,
         split,
         images=images,
@@ -123,14 +123,14 @@ def command(
         backend = "torch"
     loaded = load_model(model, backend=backend, device=device, threads=threads)
     options = loaded.captioner.options(**given_options(search))
-    items = gathered.captions.items
-    ready = loaded.captioner.backend
-    source = FeatureCache(ready, items, features) if features else PictureFiles(ready, items)
+    items = evaluation_set.captions.items
+    engine = loaded.captioner.backend
+    source = FeatureCache(engine, items, features) if features else PictureFiles(engine, items)
 
     with ProgressBar("evaluating", total=len(items)) as progress:
-        found = protocol.evaluate(
+        evaluation = protocol.evaluate(
             loaded,
-            gathered,
+            evaluation_set,
             source,
             options,
             likelihood=not no_likelihood,
@@ -139,18 +139,20 @@ def command(
             reference_stats=DocumentFrequencies.load(reference_stats) if reference_stats else None,
             progress=progress.show,
         )
-    for failure in found.failures:
+    for failure in evaluation.failures:
         click.echo(f"captioner: {failure.reason}", err=True)
-    # First what can't fail: a full disk must not cost the figures.
-    click.echo(json.dumps(tables.record(found), ensure_ascii=False, indent=1) if as_json else tables.text(found))
-    if as_json:
-        for alarm in found.alarms:
+    # Print before writing files: a full disk must not lose the figures.
+    if not as_json:
+        click.echo(tables.text(evaluation))
+    else:
+        click.echo(json.dumps(tables.record(evaluation), ensure_ascii=False, indent=1))
+        for alarm in evaluation.alarms:
             click.echo(f"captioner: ALARM: {alarm}", err=True)
     if results is not None:
-        lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(found))
+        lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(evaluation))
         write_atomically(results, f"[\n{lines}\n]\n")
     if report is not None:
         from captioner.evaluation.report import report_page
 
-        write_atomically(report, report_page(found))
-    return 1 if found.failures else 0
+        write_atomically(report, report_page(evaluation))
+    return 1 if evaluation.failures else 0

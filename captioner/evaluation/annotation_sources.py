@@ -1,4 +1,4 @@
-"""The images of a split, batch by batch: the pictures themselves, or the feature cache."""
+"""Annotations of the images of a split, in batches: encoded from the pictures, or read from the feature cache."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ READERS = 2  # threads that read pictures
 
 @dataclass(frozen=True)
 class Batch:
-    """Some images that were read, how to encode them, and those that could not be read."""
+    """Images that were read, a function that encodes them, and the images that could not be read."""
 
-    positions: list[int]
-    encode: Callable[[], Annotations]  # by the thread that captions them; not called where there are none
-    pictures: list[Picture | None]  # None where the cache was read, not the picture
+    positions: list[int]  # in the split
+    encode: Callable[[], Annotations]  # called by the thread that captions the batch, if it has images
+    pictures: list[Picture | None]  # None for annotations from the cache
     failures: dict[int, Failure]
 
 
 class AnnotationSource(Protocol):
+    """Gives the annotations of a split."""
+
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """The images at these positions of the split, a batch for each list."""
+        """One batch for each list of positions in the split."""
 
 
 class PictureFiles:
-    """Pictures from their files, read ahead of the encoder."""
+    """Encodes picture files. The next batch is read while the current one is encoded."""
 
     def __init__(self, backend: Backend, items: Sequence[Item]) -> None:
         self.backend, self.items = backend, items
@@ -49,55 +51,56 @@ class PictureFiles:
         size = self.backend.image_size
         with ThreadPoolExecutor(READERS, thread_name_prefix="read") as pool:
 
-            def ask(batch: Sequence[int]) -> list[Future[tuple[Picture, Pixels]]]:
+            def start_reading(batch: Sequence[int]) -> list[Future[tuple[Picture, Pixels]]]:
                 return [pool.submit(load, self.items[i].path, size) for i in batch]
 
-            coming = ask(positions[0]) if positions else []
+            following = start_reading(positions[0]) if positions else []
             for number, batch in enumerate(positions):
-                now, coming = coming, ask(positions[number + 1]) if number + 1 < len(positions) else []
-                yield self._batch(batch, now)
+                current = following
+                following = start_reading(positions[number + 1]) if number + 1 < len(positions) else []
+                yield self._batch(batch, current)
 
-    def _batch(self, positions: Sequence[int], coming: list[Future[tuple[Picture, Pixels]]]) -> Batch:
+    def _batch(self, positions: Sequence[int], futures: list[Future[tuple[Picture, Pixels]]]) -> Batch:
         read: list[tuple[int, Picture, Pixels]] = []
         failures = {}
-        for position, future in zip(positions, coming, strict=True):
+        for position, future in zip(positions, futures, strict=True):
             try:
                 read.append((position, *future.result()))
             except CaptionerError as error:
                 failures[position] = Failure(str(self.items[position].path), str(error))
-        pixels = [each for *_, each in read]
+        stack = [pixels for _, _, pixels in read]
         return Batch(
-            [i for i, *_ in read],
-            lambda: self.backend.encode(np.stack(pixels)),
+            [position for position, _, _ in read],
+            lambda: self.backend.encode(np.stack(stack)),
             [picture for _, picture, _ in read],
             failures,
         )
 
 
 class FeatureCache:
-    """Grids that `captioner features` has made; the rest of the encoder runs in torch."""
+    """Reads the cache of `captioner features`. The rest of the encoder runs in torch."""
 
     def __init__(self, backend: Backend, items: Sequence[Item], folder: Path) -> None:
         from captioner.inference.torch_backend import TorchBackend
         from captioner.train import features
 
         if not isinstance(backend, TorchBackend):
-            raise UsageError("--features is read by the torch backend: give --backend torch")
+            raise UsageError("--features needs the torch backend: give --backend torch")
         if not folder.is_dir():
-            raise UsageError(f"{folder}: no such folder (from --features); `captioner features` makes one")
+            raise UsageError(f"{folder}: no such folder (from --features); build a cache with `captioner features`")
         encoder = backend.network.encoder
         spec = features.FeatureSpec.of(encoder, flip=False)
         if (folder / "cache.json").is_file():
             spec = dataclasses.replace(spec, flip=_flipped(folder))
-        else:  # a folder of caches: this encoder's, with mirror images or without
+        else:  # a folder of caches: find the one of this encoder, with or without mirror images
             specs = [spec, dataclasses.replace(spec, flip=True)]
-            found = [each for each in specs if features.cache_folder(folder, each).is_dir()]
-            if not found:
+            matching = [each for each in specs if features.cache_folder(folder, each).is_dir()]
+            if not matching:
                 raise UsageError(
-                    f"{folder} holds no {features.cache_folder(folder, spec).name}, which this model needs "
-                    "(from --features); `captioner features` makes it"
+                    f"{folder}: no cache {features.cache_folder(folder, spec).name}, which this model needs "
+                    "(from --features); build it with `captioner features`"
                 )
-            spec = found[0]
+            spec = matching[0]
             folder = features.cache_folder(folder, spec)
         self.backend = backend
         self.cache = features.Features(folder, spec)
@@ -113,13 +116,13 @@ class FeatureCache:
 
         with torch.inference_mode():
             values = self.backend.network.annotations(self.cache.read(locations).to(self.backend.device))
-        # A hard model's draws are keyed by the picture: here, by where its grid is kept.
+        # A hard model's samples depend on a key per picture. Here the key is the location in the cache.
         keys = (locations[:, 0].astype(np.int64) * 65_536 + locations[:, 1]).astype(np.uint32)
         return Annotations(values, self.backend.rows, self.backend.cols, keys)
 
 
 def _flipped(folder: Path) -> bool:
-    """Whether a cache holds mirror images too; what else made it is checked when it is opened."""
+    """Whether a cache has mirror images. Its other settings are checked when it is opened."""
     try:
         return bool(json.loads((folder / "cache.json").read_text(encoding="utf-8"))["flip"])
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Small charts as SVG text for the report: histograms, and a score with its interval. Colours are the page's own."""
+"""Small SVG charts for the report: histograms, and a score with its interval. The page's style sheet has the colors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 40
 def histogram(
     series: Sequence[tuple[str, Sequence[float]]], *, title: str, axis: str, whole: bool = False, bins: int = 24
 ) -> str:
-    """Shares of one or two series over common bins; `whole` makes a bin of each whole number.
+    """Shares of one or two series over common bins. With `whole`, each whole number has its own bin.
 
-    The first series is drawn as bars, the second as a line of steps over them.
+    The first series is drawn as bars, the second as a stepped line.
     """
-    values = [np.asarray(some, np.float64) for _, some in series]
+    values = [np.asarray(numbers, np.float64) for _, numbers in series]
     everything = np.concatenate(values) if values else np.zeros(0)
     if not len(everything):
         return f'<p class="faint">{escape(title)}: nothing to show</p>'
     edges = _edges(everything, whole, bins)
-    shares = [np.histogram(np.clip(some, edges[0], edges[-1]), edges)[0] / max(len(some), 1) for some in values]
-    top = 4 * _nice(max(float(each.max()) for each in shares) / 4)
+    shares = [
+        np.histogram(np.clip(numbers, edges[0], edges[-1]), edges)[0] / max(len(numbers), 1) for numbers in values
+    ]
+    top = 4 * _nice(max(float(heights.max()) for heights in shares) / 4)
 
     def x(value: float) -> float:
         return float(_LEFT + (value - edges[0]) / (edges[-1] - edges[0]) * (_WIDTH - _LEFT - _RIGHT))
@@ -48,9 +50,9 @@ def histogram(
                 f'<rect class="bar" x="{x(a) + 0.5:.1f}" width="{max(x(b) - x(a) - 1, 0.5):.1f}" y="{y(share):.1f}" '
                 f'height="{y(0) - y(share):.1f}"><title>{label}: {share:.1%}</title></rect>'
             )
-    for some in shares[1:]:
+    for heights in shares[1:]:
         points = [(x(edges[0]), y(0))]
-        for share, a, b in zip(some, edges, edges[1:], strict=False):
+        for share, a, b in zip(heights, edges, edges[1:], strict=False):
             points += [(x(a), y(share)), (x(b), y(share))]
         points.append((x(edges[-1]), y(0)))
         parts.append(f'<polyline class="steps" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}"/>')
@@ -59,7 +61,7 @@ def histogram(
         parts.append(f'<text x="{at:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{tick:g}</text>')
     highest = float(everything.max())
     if highest > edges[-1] or (whole and highest == edges[-1]):
-        axis += ", the last with all above"
+        axis += "; the last bin has all higher values"
     parts.append(
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(axis)}</text>'
     )
@@ -76,16 +78,16 @@ def histogram(
 
 
 def end_of_scale(high: float) -> float:
-    """Scores are times 100 and end there; CIDEr may go beyond."""
+    """The end of a score's scale: 100, or more for a CIDEr above 100."""
     return 100.0 if high <= 100 else _nice(high)
 
 
 def whisker(value: float, low: float, high: float, top: float) -> str:
-    """A bar from 0 with its interval, on a scale that ends at `top`."""
+    """A bar from 0 to the value with its interval, on a scale from 0 to `top`."""
     width, height = 240, 16
 
-    def at(place: float) -> float:
-        return min(max(place / top, 0.0), 1.0) * (width - 4) + 2
+    def at(number: float) -> float:
+        return min(max(number / top, 0.0), 1.0) * (width - 4) + 2
 
     return (
         f'<svg class="whisker" viewBox="0 0 {width} {height}" aria-hidden="true">'
@@ -98,7 +100,7 @@ def whisker(value: float, low: float, high: float, top: float) -> str:
 
 
 def _edges(values: NDArray[np.float64], whole: bool, bins: int) -> NDArray[np.float64]:
-    # The few highest are gathered in the last bin, so that one outlier does not squeeze the rest.
+    # The highest 0.5 % go into the last bin, so that one outlier does not compress the rest.
     low, high = float(values.min()), float(np.percentile(values, 99.5))
     if whole:
         return np.arange(math.floor(low), math.floor(high) + 2, dtype=np.float64)
@@ -117,7 +119,7 @@ def _ticks(edges: NDArray[np.float64], whole: bool) -> list[float]:
 
 
 def _nice(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten."""
+    """The value rounded up to 1, 2, 2.5 or 5 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

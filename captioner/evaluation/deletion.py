@@ -1,9 +1,9 @@
-"""Deletion: how much a word's probability falls when the places it looked at are blanked in the picture.
+"""Deletion: how much the probability of a word falls when its most attended cells are blanked in the picture.
 
-For each content word of a caption, the most attended tenth of the cells is painted over with the picture's mean
-colour, the picture is encoded again, and the word's probability after the same words is compared with what it was.
-Beside it stands the same with the same pattern of cells moved to another place of the picture, chosen at random:
-blanking anything hurts, and only the difference speaks for attention.
+For each content word of a caption, the most attended tenth of the cells is painted with the mean color of the picture.
+The picture is encoded again, and the probability of the word after the same words is compared. As a control, the same
+pattern of cells is moved to a random position. Blanking any part lowers the probability: only the difference between
+the two shows that the word depends on the attended cells.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search import SearchOptions, force
 from captioner.metrics.means import Mean, mean_of
 
-SHARE = 0.1  # of the cells that are blanked
-_BATCH = 16  # pictures encoded at a time
+SHARE = 0.1  # share of the cells that are blanked
+_BATCH = 16  # pictures per encoder call
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Probabilities are means over words, intervals over images."""
+    """Means are over words, intervals over images."""
 
     images: int
     words: int
-    share: float  # of the picture that is blanked
-    before: Mean
-    attended: Mean  # how far the probability falls: the places looked at blanked
-    elsewhere: Mean  # the same pattern at a random place
-    advantage: Mean  # the first less the second
+    share: float  # share of the picture that is blanked
+    before: Mean  # probability with the whole picture
+    attended: Mean  # decrease with the attended cells blanked
+    elsewhere: Mean  # decrease with the same pattern at a random position
+    advantage: Mean  # attended - elsewhere
 
 
 def deletion(
@@ -46,49 +46,49 @@ def deletion(
     *,
     seed: int = 0,
 ) -> Deletion | None:
-    """`cases` are the model's pixels and the caption it found for them; None where no word is a content word."""
-    falls: list[list[tuple[float, float, float]]] = []  # of each word of each image: before, attended, elsewhere
+    """`cases` are pixels and the caption of the model for them. None if the captions have no content words."""
+    decreases: list[list[tuple[float, float, float]]] = []  # per image, per word: before, attended, elsewhere
     cells = 0
     for number, (pixels, caption) in enumerate(cases):
         random = np.random.default_rng((seed, number))
-        chosen = [i for i, word in enumerate(caption.words) if _speaks(word.text)]
-        if not chosen:
+        content_words = [i for i, word in enumerate(caption.words) if _is_content_word(word.text)]
+        if not content_words:
             continue
         numbers = [backend.vocabulary.index[word.text] for word in caption.words]
         pictures: list[Pixels] = [pixels]
         prefixes = [numbers]
-        for i in chosen:
+        for i in content_words:
             cover = most_attended(attention_map(caption.words[i]))
             cells = int(cover.sum())
             pictures += [blank(pixels, cover), blank(pixels, moved(cover, random))]
             prefixes += [numbers[: i + 1]] * 2
         before, *after = _log_probabilities(backend, pictures, prefixes, options)
-        falls.append(
+        decreases.append(
             [
                 (p := float(np.exp(before[i])), p - float(np.exp(there[i])), p - float(np.exp(away[i])))
-                for i, there, away in zip(chosen, after[::2], after[1::2], strict=True)
+                for i, there, away in zip(content_words, after[::2], after[1::2], strict=True)
             ]
         )
-    if not falls:
+    if not decreases:
         return None
-    columns = [[[word[k] for word in words] for words in falls] for k in range(3)]
-    columns.append([[there - away for _, there, away in words] for words in falls])
+    columns = [[[word[k] for word in words] for words in decreases] for k in range(3)]
+    columns.append([[there - away for _, there, away in words] for words in decreases])
     before_, attended, elsewhere, advantage = (mean_of(column) for column in columns)
     assert before_ and attended and elsewhere and advantage
     share = cells / (backend.rows * backend.cols)
-    return Deletion(len(falls), sum(map(len, falls)), share, before_, attended, elsewhere, advantage)
+    return Deletion(len(decreases), sum(map(len, decreases)), share, before_, attended, elsewhere, advantage)
 
 
-def most_attended(looked: Map) -> NDArray[np.bool_]:
-    """The tenth of the cells with most attention, at least one."""
-    count = max(1, round(SHARE * looked.size))
-    cover = np.zeros(looked.size, np.bool_)
-    cover[np.argsort(-looked, axis=None, kind="stable")[:count]] = True
-    return cover.reshape(looked.shape)
+def most_attended(attention: Map) -> NDArray[np.bool_]:
+    """The tenth of the cells with the most attention, at least one cell."""
+    count = max(1, round(SHARE * attention.size))
+    cover = np.zeros(attention.size, np.bool_)
+    cover[np.argsort(-attention, axis=None, kind="stable")[:count]] = True
+    return cover.reshape(attention.shape)
 
 
 def moved(cover: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.bool_]:
-    """The same pattern elsewhere: rolled over the borders, by any step but none."""
+    """The same pattern shifted by a random step other than zero; it wraps around the borders."""
     rows, cols = cover.shape
     if rows * cols == 1:
         return cover
@@ -97,7 +97,7 @@ def moved(cover: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.b
 
 
 def blank(pixels: Pixels, cover: NDArray[np.bool_]) -> Pixels:
-    """The picture with some cells painted in its mean colour."""
+    """The picture with the covered cells painted in its mean color."""
     height, width, _ = pixels.shape
     rows, cols = cover.shape
     row = (np.arange(height) * rows) // height
@@ -107,16 +107,16 @@ def blank(pixels: Pixels, cover: NDArray[np.bool_]) -> Pixels:
     return painted
 
 
-def _speaks(text: str) -> bool:
+def _is_content_word(text: str) -> bool:
     return text not in FUNCTION_WORDS and not text.startswith("<")
 
 
 def _log_probabilities(
     backend: Backend, pictures: list[Pixels], captions: list[list[int]], options: SearchOptions
 ) -> Iterator[NDArray[np.float32]]:
-    """Of the words of a caption for each picture."""
+    """Log-probabilities of the words of each caption, one caption per picture."""
     for start in range(0, len(pictures), _BATCH):
         batch = slice(start, start + _BATCH)
         annotations: Annotations = backend.encode(np.stack(pictures[batch]))
-        for (found,) in force(backend, annotations, [[words] for words in captions[batch]], options):
-            yield found.log_probabilities
+        for (hypothesis,) in force(backend, annotations, [[words] for words in captions[batch]], options):
+            yield hypothesis.log_probabilities

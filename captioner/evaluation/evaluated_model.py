@@ -1,4 +1,4 @@
-"""The model under evaluation: a bundle through onnxruntime or torch, or a training run's best weights through torch."""
+"""The model to evaluate: a bundle, run by onnxruntime or torch, or the best weights of a training run, run by torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from captioner.train.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class EvaluatedModel:
-    """A loaded model, and how it is named in the report."""
+    """A loaded model and its name in the report."""
 
     name: str
     attention: str  # soft or hard
@@ -26,12 +26,12 @@ def load_model(
     device: str | None = None,
     threads: int | None = None,
 ) -> EvaluatedModel:
-    """A bundle by name or folder, or a run folder."""
+    """Load a bundle by name or folder, or a training run by folder."""
     path = Path(model).expanduser()
     if RunFolder(path).is_run():
         if backend in ("onnx", "int8"):
             raise UsageError(
-                f"{path} is a training run, which torch runs; for onnxruntime, export it to a bundle first"
+                f"{path} is a training run, which only torch can run; for onnxruntime, export it to a bundle first"
             )
         return _load_run(path, device, threads)
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
@@ -50,9 +50,9 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
         raise UsageError(
             f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
         ) from None
-    chosen, best = usable(device), load_best(folder)
+    best = load_best(folder)
     if threads:
         torch.set_num_threads(threads)
     defaults = best.config.training.validation.search
-    captioner = Captioner(TorchBackend(best.network, best.vocabulary, chosen), defaults)
+    captioner = Captioner(TorchBackend(best.network, best.vocabulary, usable(device)), defaults)
     return EvaluatedModel(best.config.name, "hard" if best.network.decoder.hard else "soft", captioner)

@@ -1,4 +1,4 @@
-"""What is evaluated: a split with references for every image, nothing left out without a word."""
+"""The split to evaluate. Every image has references; everything that was left out is in the notes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from captioner.errors import CaptionerError
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The images to caption; what was left out is in `notes`, a sentence each."""
+    """The images to caption. `notes` has one sentence for each thing that was left out."""
 
     captions: CaptionSet
     split: str
-    training: tuple[str, ...] | None  # raw training captions, where they are at hand
+    training: tuple[str, ...] | None  # raw training captions, if known
     boxed: bool
     notes: tuple[str, ...]
 
@@ -35,47 +35,47 @@ def read_evaluation_set(
 ) -> EvaluationSet:
     """Read a split, its boxes and the training captions."""
     whole = read_set(data, images, format=format, name=None, setting="--data", images_setting="--images")
-    if split not in whole.splits and data.is_file():  # a single COCO file whose name tells no split is what is asked
+    if split not in whole.splits and data.is_file():  # a COCO file without a split in its name
         whole = read_set(data, images, format=format, split=split, setting="--data", images_setting="--images")
-    chosen = whole.split(split)
-    notes = list(chosen.notes)
-    held = chosen.captioned()
-    if len(held) < len(chosen):
-        notes.append(f"{len(chosen) - len(held):,} of {len(chosen):,} images have no reference and were left out")
-    if not len(held):
-        raise CaptionerError(f"{data}: none of the {len(chosen):,} images of {split} has a reference caption")
-    if limit is not None and limit < len(held):
-        notes.append(f"the first {limit:,} of {len(held):,} images (--limit)")
-        held = dataclasses.replace(held, items=held.items[:limit])
-    held = _present(held, split, allow_missing, notes)
+    listed = whole.split(split)
+    notes = list(listed.notes)
+    captions = listed.captioned()
+    if len(captions) < len(listed):
+        notes.append(f"{len(listed) - len(captions):,} of {len(listed):,} images have no reference and were left out")
+    if not len(captions):
+        raise CaptionerError(f"{data}: none of the {len(listed):,} images of {split} has a reference caption")
+    if limit is not None and limit < len(captions):
+        notes.append(f"the first {limit:,} of {len(captions):,} images (--limit)")
+        captions = dataclasses.replace(captions, items=captions.items[:limit])
+    captions = _without_missing_files(captions, split, allow_missing, notes)
     if boxes is not None:
         from captioner.data.boxes import with_boxes
 
-        held = with_boxes(held, boxes, setting="--boxes")
-        without = sum(not item.boxes for item in held)
-        if without:
-            notes.append(f"{without:,} of {len(held):,} images have no box: they are not in the figures about boxes")
-    return EvaluationSet(held, split, _training(whole, train_captions), boxes is not None, tuple(notes))
+        captions = with_boxes(captions, boxes, setting="--boxes")
+        unboxed = sum(not item.boxes for item in captions)
+        if unboxed:
+            notes.append(f"{unboxed:,} of {len(captions):,} images have no box: not in the figures about boxes")
+    return EvaluationSet(captions, split, _training(whole, train_captions), boxes is not None, tuple(notes))
 
 
-def _present(held: CaptionSet, split: str, allow_missing: bool, notes: list[str]) -> CaptionSet:
-    missing = [item for item in held if not item.path.is_file()]
+def _without_missing_files(captions: CaptionSet, split: str, allow_missing: bool, notes: list[str]) -> CaptionSet:
+    missing = [item for item in captions if not item.path.is_file()]
     if not missing:
-        return held
-    counts = f"{len(missing):,} of {len(held):,} pictures of {split} are missing"
-    if not allow_missing or len(missing) == len(held):
+        return captions
+    counts = f"{len(missing):,} of {len(captions):,} pictures of {split} are missing"
+    if not allow_missing or len(missing) == len(captions):
         raise CaptionerError(
             f"{counts}, the first is {missing[0].path}; give their folder with --images"
-            + ("" if len(missing) == len(held) else ", or leave them out with --allow-missing")
+            + ("" if len(missing) == len(captions) else ", or leave them out with --allow-missing")
         )
     notes.append(f"{counts} and were left out: the scores are not comparable with those of the whole split")
-    gone = {item.id for item in missing}
-    return dataclasses.replace(held, items=tuple(item for item in held if item.id not in gone))
+    missing_ids = {item.id for item in missing}
+    return dataclasses.replace(captions, items=tuple(item for item in captions if item.id not in missing_ids))
 
 
 def _training(whole: CaptionSet, train_captions: Path | None) -> tuple[str, ...] | None:
-    """From the file given, or the data's own train split."""
+    """The captions of the given file, or of the train split of the data."""
     if train_captions is not None:
-        other = read_set(train_captions, setting="--train-captions")
-        return tuple(other.split("train").captions() if "train" in other.splits else other.captions())
+        given = read_set(train_captions, setting="--train-captions")
+        return tuple(given.split("train").captions() if "train" in given.splits else given.captions())
     return tuple(whole.split("train").captions()) if "train" in whole.splits else None

@@ -1,10 +1,7 @@
-"""Does attention look at the thing it names? Figures about the maps of captions that the model found by itself.
+"""Grounding: is the attention for a noun inside the boxes of the objects that it names?
 
-entropy and movement   of the maps alone, with an alarm where they stand still
-grounding              against boxes of objects: mass inside, and the pointing game
-deletion               is in `captioner.evaluation.deletion`: it has to run the model again
-
-The map of the end token is never counted. Where a hard model chose a place, that place is what it looked at.
+Two figures, for the captions that the model found by itself: the share of the attention inside the boxes (mass), and
+how often the most attended cell is inside one (the pointing game).
 """
 
 from __future__ import annotations
@@ -25,37 +22,38 @@ from captioner.metrics.means import Mean, mean_of
 
 @dataclass(frozen=True)
 class GroundedNoun:
-    """A noun of a caption that names a category with boxes in its picture."""
+    """A noun of a caption that names a category with boxes in the picture."""
 
     image: int
     label: str
-    looked: Map  # over the noun's words
-    covered: Map  # share of each cell's area that is inside a box of the category
-    hit: NDArray[np.bool_]  # cells whose centre is
+    attention: Map  # mean over the words of the noun
+    covered: Map  # share of each cell's area inside the boxes of the category
+    hit: NDArray[np.bool_]  # whether the center of each cell is inside one of the boxes
 
     @property
     def mass(self) -> float:
-        return float((self.looked * self.covered).sum())
+        """Share of the attention inside the boxes."""
+        return float((self.attention * self.covered).sum())
 
     @property
     def points(self) -> float:
-        """Whether the most attended cell is a hit; equal ones share."""
-        best = self.looked >= self.looked.max() - 1e-12
+        """1 if the most attended cell is a hit, else 0; the mean if several cells are equal."""
+        best = self.attention >= self.attention.max() - 1e-12
         return float(self.hit[best].mean())
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A figure beside what an even map and the maps of other images would get on the same boxes."""
+    """A figure, and the same figure for an even map and for the maps of other images on the same boxes."""
 
     value: Mean
     even: float
-    elsewhere: float | None  # None where only one image has such nouns
+    elsewhere: float | None  # None if only one image has such nouns
 
 
 @dataclass(frozen=True)
 class CategoryFigures:
-    """The nouns of one category."""
+    """Figures of the nouns of one category."""
 
     nouns: int
     mass: float
@@ -65,11 +63,11 @@ class CategoryFigures:
 
 @dataclass(frozen=True)
 class Grounding:
-    """Nouns and the boxes they name; means are over nouns, intervals over images."""
+    """Figures of all nouns with boxes. Means are over nouns, intervals over images."""
 
     images: int  # with such a noun
     nouns: int
-    absent: int  # nouns that name a category which has no box in the picture: not in the figures
+    absent: int  # nouns of a category without a box in the picture; not in the figures
     mass: Comparison
     pointing: Comparison
     labels: dict[str, CategoryFigures]  # most frequent first
@@ -78,85 +76,85 @@ class Grounding:
 def grounded_nouns(
     captions: Sequence[Caption], boxes: Sequence[Sequence[Box]], frames: Sequence[Frame]
 ) -> tuple[list[GroundedNoun], int]:
-    """The nouns that name a category of boxes, and how many name one that has no box in their picture."""
-    labels = {box.label for some in boxes for box in some}
-    found: list[GroundedNoun] = []
+    """The nouns whose category has boxes in the picture, and the number of nouns whose category has none."""
+    labels = {box.label for image_boxes in boxes for box in image_boxes}
+    nouns: list[GroundedNoun] = []
     absent = 0
-    for image, (caption, some, frame) in enumerate(zip(captions, boxes, frames, strict=True)):
-        if not some:  # nobody has drawn boxes in it: nothing can be said about its nouns
+    for image, (caption, image_boxes, frame) in enumerate(zip(captions, boxes, frames, strict=True)):
+        if not image_boxes:  # the picture was not annotated
             continue
         for mention in mentions([word.text for word in caption.words], labels):
-            named = [box for box in some if box.label == mention.label]
+            named = [box for box in image_boxes if box.label == mention.label]
             if not named:
                 absent += 1
                 continue
             words = caption.words[mention.first : mention.last]
-            looked = np.mean([attention_map(word) for word in words], axis=0)
-            rows, cols = looked.shape
+            attention = np.mean([attention_map(word) for word in words], axis=0)
+            rows, cols = attention.shape
             covered = coverage(named, frame, rows, cols)
-            found.append(
-                GroundedNoun(image, mention.label, looked, covered, cell_centers_in_boxes(named, frame, rows, cols))
-            )
-    return found, absent
+            hit = cell_centers_in_boxes(named, frame, rows, cols)
+            nouns.append(GroundedNoun(image, mention.label, attention, covered, hit))
+    return nouns, absent
 
 
-def grounding(found: Sequence[GroundedNoun], absent: int = 0) -> Grounding | None:
-    """None where no noun names a box."""
-    if not found:
+def grounding(nouns: Sequence[GroundedNoun], absent: int = 0) -> Grounding | None:
+    """None if no noun names a box."""
+    if not nouns:
         return None
-    images = sorted({each.image for each in found})
-    groups = [[each for each in found if each.image == image] for image in images]
-    mass, pointing = (mean_of([[getattr(each, k) for each in some] for some in groups]) for k in ("mass", "points"))
+    images = sorted({noun.image for noun in nouns})
+    groups = [[noun for noun in nouns if noun.image == image] for image in images]
+    mass, pointing = (mean_of([[getattr(noun, k) for noun in group] for group in groups]) for k in ("mass", "points"))
     assert mass is not None and pointing is not None
-    foreign = _elsewhere(groups)
+    elsewhere = _elsewhere(groups)
     return Grounding(
         len(images),
-        len(found),
+        len(nouns),
         absent,
-        Comparison(mass, _mean([float(each.covered.mean()) for each in found]), foreign and foreign[0]),
-        Comparison(pointing, _mean([float(each.hit.mean()) for each in found]), foreign and foreign[1]),
-        _labels(found),
+        Comparison(mass, _mean([float(noun.covered.mean()) for noun in nouns]), elsewhere and elsewhere[0]),
+        Comparison(pointing, _mean([float(noun.hit.mean()) for noun in nouns]), elsewhere and elsewhere[1]),
+        _categories(nouns),
     )
 
 
 def _elsewhere(groups: list[list[GroundedNoun]]) -> tuple[float, float] | None:
-    """Mass and pointing with each noun's map replaced by those of the nouns of all other images, on average.
+    """Mass and pointing if each noun had the map of a noun of another image, averaged over all of them.
 
-    An expectation, not a draw: mass is linear in the map, and the pointing game in the map's highest cell.
+    The exact mean, not a sample: mass is linear in the map, and pointing is linear in the most attended cell.
     """
     if len(groups) < 2:
         return None
-    maps = [np.sum([each.looked for each in some], axis=0) for some in groups]
-    tops = [np.sum([_top(each.looked) for each in some], axis=0) for some in groups]
-    counts = [len(some) for some in groups]
+    maps = [np.sum([noun.attention for noun in group], axis=0) for group in groups]
+    tops = [np.sum([_top(noun.attention) for noun in group], axis=0) for group in groups]
+    counts = [len(group) for group in groups]
     all_maps, all_tops, total = np.sum(maps, axis=0), np.sum(tops, axis=0), sum(counts)
     masses, points = [], []
-    for some, own, top, count in zip(groups, maps, tops, counts, strict=True):
+    for group, own_maps, own_tops, count in zip(groups, maps, tops, counts, strict=True):
         others = total - count
-        for each in some:
-            masses.append(float((each.covered * (all_maps - own)).sum() / others))
-            points.append(float((each.hit * (all_tops - top)).sum() / others))
+        for noun in group:
+            masses.append(float((noun.covered * (all_maps - own_maps)).sum() / others))
+            points.append(float((noun.hit * (all_tops - own_tops)).sum() / others))
     return _mean(masses), _mean(points)
 
 
-def _top(looked: Map) -> Map:
-    best: Map = (looked >= looked.max() - 1e-12).astype(np.float64)
+def _top(attention: Map) -> Map:
+    """A map with all attention on the most attended cell; equal cells share it."""
+    best: Map = (attention >= attention.max() - 1e-12).astype(np.float64)
     best /= best.sum()
     return best
 
 
-def _labels(found: Sequence[GroundedNoun]) -> dict[str, CategoryFigures]:
+def _categories(nouns: Sequence[GroundedNoun]) -> dict[str, CategoryFigures]:
     by_label: dict[str, list[GroundedNoun]] = {}
-    for each in found:
-        by_label.setdefault(each.label, []).append(each)
+    for noun in nouns:
+        by_label.setdefault(noun.label, []).append(noun)
     return {
         label: CategoryFigures(
-            len(some),
-            _mean([each.mass for each in some]),
-            _mean([float(each.covered.mean()) for each in some]),
-            _mean([each.points for each in some]),
+            len(group),
+            _mean([noun.mass for noun in group]),
+            _mean([float(noun.covered.mean()) for noun in group]),
+            _mean([noun.points for noun in group]),
         )
-        for label, some in sorted(by_label.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+        for label, group in sorted(by_label.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     }
 
 
@@ -165,10 +163,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def coverage(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> Map:
-    """The share of each cell's area that the boxes cover together, exactly: (rows, cols) of 0 to 1."""
+    """The exact share of each cell's area that the boxes cover together: (rows, cols), 0 to 1."""
     across = _edges([edge for box in boxes for edge in (box.left, box.right)], frame.width, cols)
     down = _edges([edge for box in boxes for edge in (box.top, box.bottom)], frame.height, rows)
-    x, y = (across[1:] + across[:-1]) / 2, (down[1:] + down[:-1]) / 2  # no edge lies inside these strips
+    x, y = (
+        (across[1:] + across[:-1]) / 2,
+        (down[1:] + down[:-1]) / 2,
+    )  # no edge is inside these strips
     area = np.outer(np.diff(down), np.diff(across))
     inside = np.zeros(area.shape, np.bool_)
     for box in boxes:
@@ -181,13 +182,13 @@ def coverage(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> Map:
 
 
 def _edges(boxes: list[float], length: int, cells: int) -> NDArray[np.float64]:
-    """Where a box or a cell begins or ends along one side of the picture, in order."""
+    """Sorted edges of boxes and cells along one side of the picture."""
     lines = [*np.clip(boxes, 0, length), *(np.arange(cells + 1) * length / cells)]
     return np.unique(np.asarray(lines, np.float64))
 
 
 def cell_centers_in_boxes(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> NDArray[np.bool_]:
-    """Which cells have their centre inside a box, (rows, cols)."""
+    """Which cells have their center inside a box: (rows, cols)."""
     x = (np.arange(cols) + 0.5) * frame.width / cols
     y = (np.arange(rows) + 0.5) * frame.height / rows
     inside = np.zeros((rows, cols), np.bool_)

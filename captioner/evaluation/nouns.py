@@ -1,7 +1,7 @@
-"""Which words of a caption name an object category: COCO's eighty, the drawn shapes, and any other label by itself.
+"""Find the words of a caption that name an object category: one of COCO's 80, a drawn shape, or any other label.
 
-A word that is as often something else (orange, glass, board, ski) stands in no list: a figure about fewer nouns is
-better than one about the wrong ones.
+Words with another common meaning (orange, glass, board, ski) are in no list: figures about fewer nouns are better than
+figures about wrong ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-# category: the names it goes by in captions; regular plurals are added.
+# category: its names in captions. Regular plurals are added.
 _NAMES = {
     "person": "person, people, man, men, woman, women, boy, girl, child, children, kid, baby, toddler, guy, lady, "
     "gentleman, gentlemen, player, surfer, skateboarder, skater, skier, snowboarder, rider, batter, umpire, "
@@ -100,7 +100,7 @@ _NAMES = {
     "star": "star",
     "cross": "cross",
 }
-# Phrases that hold one of the names above and mean another thing.
+# Phrases that contain one of the names above but mean something else.
 _OTHER_THINGS = (
     "train station, train track, train yard, train platform, bus stop, bus station, bus driver, truck driver, "
     "train conductor, bike rack, bike lane, bike path, parking lot, toilet paper, toilet brush, toilet tank, "
@@ -109,7 +109,7 @@ _OTHER_THINGS = (
     "horse carriage, book shelf, book case, chair lift, clock tower, oven mitt, pizza box, pizza pan, pizza cutter, "
     "pizza oven, cake pan, phone booth, phone box, town square, city square, car seat, boat dock, boat house"
 )
-# Words that name nothing: blanking what was looked at for them tells nothing.
+# Words that name nothing visible. Deletion leaves them out.
 _FUNCTION_WORDS = (
     "a an the this that these those some any each every all both one two three of on in at to by with for from into "
     "onto over under up down out off and or but as is are was were be being been has have having it its his her "
@@ -121,7 +121,7 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 @dataclass(frozen=True)
 class Mention:
-    """Words first..last-1 of a caption name a category."""
+    """Words `first` to `last - 1` of a caption name a category."""
 
     first: int
     last: int
@@ -129,23 +129,23 @@ class Mention:
 
 
 def mentions(words: Sequence[str], labels: Collection[str]) -> list[Mention]:
-    """The category names in a sentence, longest phrase first; only categories in `labels` count.
+    """The categories in `labels` that a sentence names. The longest phrase at each position wins.
 
-    A longer phrase hides the shorter name in it (a teddy bear is no bear), whether or not it counts itself.
+    A longer phrase hides a shorter name inside it even if its own category is not in `labels`: a teddy bear is no bear.
     """
     phrases = _phrases(frozenset(labels))
     longest = max(map(len, phrases))
     lowered = [word.lower() for word in words]
-    found, at = [], 0
-    while at < len(lowered):
-        lengths = range(min(longest, len(lowered) - at), 0, -1)
-        length = next((n for n in lengths if tuple(lowered[at : at + n]) in phrases), 0)
+    mentions, position = [], 0
+    while position < len(lowered):
+        lengths = range(min(longest, len(lowered) - position), 0, -1)
+        length = next((n for n in lengths if tuple(lowered[position : position + n]) in phrases), 0)
         if length:
-            label = phrases[tuple(lowered[at : at + length])]
+            label = phrases[tuple(lowered[position : position + length])]
             if label is not None:
-                found.append(Mention(at, at + length, label))
-        at += max(length, 1)
-    return found
+                mentions.append(Mention(position, position + length, label))
+        position += max(length, 1)
+    return mentions
 
 
 _Phrases = dict[tuple[str, ...], str | None]
@@ -153,13 +153,13 @@ _Phrases = dict[tuple[str, ...], str | None]
 
 @lru_cache(maxsize=8)
 def _phrases(labels: frozenset[str]) -> _Phrases:
-    """Every phrase that is known, with the label it names; None where that is none of these labels."""
+    """Every known phrase with its label; None if the label is not in `labels`."""
     given = {label.lower(): label for label in labels}
     phrases: _Phrases = {}
-    for lowered, label in given.items():  # first, so that the table's own names go before
+    for lowered, label in given.items():  # first, because the names of the table take precedence
         _add(phrases, [lowered.replace("_", " ").replace("-", " ")], label)
     for name, names in _NAMES.items():
-        if name in given:  # "orange" names the fruit only where the table says so
+        if name in given:  # the table decides: "orange" alone is a color
             phrases.pop(tuple(name.split()), None)
         _add(phrases, names.split(", "), given.get(name))
     _add(phrases, _OTHER_THINGS.split(", "), None)

@@ -1,17 +1,14 @@
-"""The protocol: every image captioned once, free-running, scored against raw references; likelihood apart.
+"""The protocol: caption every image once, free-running, and score the captions against the raw references.
 
-Nothing here looks at the references before the caption is there. The likelihood of the references is teacher-forced
-by its nature and is kept and named apart from the scores.
+The references are not used before an image has its caption. Their likelihood is teacher-forced, so it is measured and
+reported separately from the scores.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from captioner.caption import Caption, Failure
 from captioner.captioning import Captioner
@@ -23,32 +20,22 @@ from captioner.evaluation.deletion import Deletion, deletion
 from captioner.evaluation.evaluated_model import EvaluatedModel
 from captioner.evaluation.evaluation_set import EvaluationSet
 from captioner.evaluation.grounding import Grounding, grounded_nouns, grounding
+from captioner.evaluation.reference_likelihood import ImageSums, Likelihood, likelihood_of, sum_references
 from captioner.images.decoding import inspect
 from captioner.images.reading import Picture, load
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import in_threads
-from captioner.inference.search import SearchOptions, caption_of, force, search
+from captioner.inference.search import SearchOptions, caption_of, search
 from captioner.metrics.cider import DocumentFrequencies
 from captioner.metrics.diversity import Diversity, diversity
-from captioner.metrics.means import Mean, mean
 from captioner.metrics.text_scores import Scores, score
 
 BATCH = 32
 
 
 @dataclass(frozen=True)
-class Likelihood:
-    """How well the model foresees the references, each word after the true words before it."""
-
-    captions: int
-    words: int  # with the end of every caption
-    unknown: float  # share of words that the model reads as <unk>, whose probability they get
-    perplexity: Mean  # exp of the mean negative log-probability of a word
-
-
-@dataclass(frozen=True)
 class Evaluation:
-    """Everything measured. `items` and `captions` go together, in the split's order."""
+    """Everything that was measured. `items` and `captions` have the same order, that of the split."""
 
     model: str
     attention: str  # soft or hard
@@ -63,7 +50,7 @@ class Evaluation:
     maps: MapStatistics | None
     grounding: Grounding | None
     deletion: Deletion | None
-    not_measured: dict[str, str]  # what was not measured, and why
+    not_measured: dict[str, str]  # figure: why it was not measured
     notes: tuple[str, ...]
     failures: tuple[Failure, ...] = ()
     seconds: float = 0.0
@@ -71,6 +58,7 @@ class Evaluation:
 
     @property
     def alarms(self) -> list[str]:
+        """One sentence for each problem of the attention maps."""
         return self.maps.alarms if self.maps else []
 
 
@@ -86,46 +74,46 @@ def evaluate(
     reference_stats: DocumentFrequencies | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """Caption and measure. `deletions` is the number of images whose places are blanked, which costs most.
+    """Caption the images and measure.
 
-    `reference_stats` are CIDEr's document frequencies; by default they are those of the references here.
+    `deletions` is the number of images for the deletion test, which takes the most time per image. `reference_stats`
+    are document frequencies for CIDEr; by default, those of the references of the split.
     """
-    began = time.monotonic()
-    backend, items = model.captioner.backend, data.captions.items
-    captions, sums, failures = _read(model.captioner, items, source, options, likelihood, batch, progress)
+    started = time.monotonic()
+    captions_by_position, sums, failures = _caption_images(
+        model.captioner, data.captions.items, source, options, likelihood, batch, progress
+    )
+    if not captions_by_position:
+        raise CaptionerError(
+            f"none of the {len(data.captions):,} pictures could be captioned; the first: {failures[0].reason}"
+        )
+    positions = sorted(captions_by_position)
+    items = tuple(data.captions.items[i] for i in positions)
+    captions = tuple(captions_by_position[i] for i in positions)
     captioned = time.monotonic()
-    kept = [i for i in range(len(items)) if i in captions]
-    if not kept:
-        raise CaptionerError(f"none of the {len(items):,} pictures could be captioned; the first: {failures[0].reason}")
-    items, said = tuple(items[i] for i in kept), tuple(captions[i] for i in kept)
-    results = {str(item.id): caption.text for item, caption in zip(items, said, strict=True)}
+
+    results = {str(item.id): caption.text for item, caption in zip(items, captions, strict=True)}
     scores = score(results, {str(item.id): item.captions for item in items}, reference_stats=reference_stats)
-    diverse = diversity([caption.text for caption in said], data.training)
-    assert diverse is not None
+    caption_diversity = diversity([caption.text for caption in captions], data.training)
+    assert caption_diversity is not None
     scored = time.monotonic()
 
+    box_figures = _grounding(items, captions) if data.boxed else None
+    deletion_figures = _deletion(model.captioner.backend, items[:deletions], captions[:deletions], options)
     not_measured = {}
-    if diverse.unseen is None:
+    if caption_diversity.unseen is None:
         not_measured["captions not in the training set"] = (
             "the data has no train split: give the training captions with --train-captions"
         )
-    grounded = None
-    if data.boxed:
-        grounded = _grounding(items, said)
-        if grounded is None:
-            not_measured["boxes"] = "no caption names a category that has a box in its picture"
-    else:
+    if not data.boxed:
         not_measured["boxes"] = "no boxes: give them with --boxes"
-    blanked = None
-    if deletions:
-        first = zip(items[:deletions], said[:deletions], strict=True)
-        cases = [(load(item.path, backend.image_size)[1], caption) for item, caption in first]
-        blanked = deletion(backend, cases, options)
-    else:
-        not_measured["deletion"] = "not asked for: --deletion N blanks pictures of N images"
+    elif box_figures is None:
+        not_measured["boxes"] = "no caption names a category that has a box in its picture"
+    if not deletions:
+        not_measured["deletion"] = "not asked for: --deletion N measures it on N images"
     if not likelihood:
         not_measured["likelihood"] = "left out (--no-likelihood)"
-    now = time.monotonic()
+    finished = time.monotonic()
     return Evaluation(
         model=model.name,
         attention=model.attention,
@@ -133,32 +121,22 @@ def evaluate(
         split=data.split,
         options=options,
         items=items,
-        captions=said,
+        captions=captions,
         scores=scores,
-        diversity=diverse,
-        likelihood=_likelihood(sums, backend) if likelihood else None,
-        maps=map_statistics(said),
-        grounding=grounded,
-        deletion=blanked,
+        diversity=caption_diversity,
+        likelihood=likelihood_of(sums) if likelihood else None,
+        maps=map_statistics(captions),
+        grounding=box_figures,
+        deletion=deletion_figures,
         not_measured=not_measured,
         notes=data.notes,
         failures=tuple(failures),
-        seconds=now - began,
-        timing={"captions": captioned - began, "scores": scored - captioned, "attention": now - scored},
+        seconds=finished - started,
+        timing={"captions": captioned - started, "scores": scored - captioned, "attention": finished - scored},
     )
 
 
-@dataclass(frozen=True)
-class _Told:
-    """The references of one image as the model sees them: summed log-probability, words, unknown words, captions."""
-
-    log_probability: float
-    words: int
-    unknown: int
-    captions: int
-
-
-def _read(
+def _caption_images(
     captioner: Captioner,
     items: Sequence[Item],
     source: AnnotationSource,
@@ -166,82 +144,61 @@ def _read(
     likelihood: bool,
     batch: int,
     progress: Callable[[int], None],
-) -> tuple[dict[int, Caption], list[_Told], list[Failure]]:
-    """A caption for every image that can be read, and what the model makes of its references."""
+) -> tuple[dict[int, Caption], list[ImageSums], list[Failure]]:
+    """Captions by position in the split, the likelihood sums of the references, and the unreadable pictures."""
     backend = captioner.backend
     references = [[backend.vocabulary.encode(text) for text in item.captions] for item in items] if likelihood else []
     order = list(range(len(items)))
-    if likelihood:  # references of like length together: a batch is as long as its longest
+    if likelihood:  # a batch takes as many steps as its longest reference, so similar lengths go together
         order.sort(key=lambda i: max(map(len, references[i])))
     captions: dict[int, Caption] = {}
-    told: list[_Told] = []
+    sums: list[ImageSums] = []
     failures: dict[int, Failure] = {}
 
-    def work(part: Batch) -> tuple[Batch, dict[int, Caption], list[_Told]]:
-        if not part.positions:
-            return part, {}, []
-        annotations = part.encode()
-        said = _captions(backend, part, annotations, options)
-        some = [references[i] for i in part.positions] if likelihood else []
-        return part, said, _told(backend, annotations, some, options) if likelihood else []
+    def work(images: Batch) -> tuple[Batch, dict[int, Caption], list[ImageSums]]:
+        if not images.positions:
+            return images, {}, []
+        annotations = images.encode()
+        found = _captions(backend, images, annotations, options)
+        if not likelihood:
+            return images, found, []
+        return images, found, sum_references(backend, annotations, [references[i] for i in images.positions], options)
 
     done = 0
-    parts = source.batches([order[start : start + batch] for start in range(0, len(order), batch)])
-    for part, said, of_them in in_threads(work, parts, captioner.threads):
-        failures.update(part.failures)
-        captions.update(said)
-        told += of_them
-        done += len(part.positions) + len(part.failures)
+    batches = source.batches([order[start : start + batch] for start in range(0, len(order), batch)])
+    for images, batch_captions, batch_sums in in_threads(work, batches, captioner.threads):
+        failures.update(images.failures)
+        captions.update(batch_captions)
+        sums += batch_sums
+        done += len(images.positions) + len(images.failures)
         progress(done)
-    return captions, told, [failures[i] for i in sorted(failures)]
+    return captions, sums, [failures[i] for i in sorted(failures)]
 
 
-def _captions(backend: Backend, part: Batch, annotations: Annotations, options: SearchOptions) -> dict[int, Caption]:
-    found = search(backend, annotations, options)
+def _captions(backend: Backend, images: Batch, annotations: Annotations, options: SearchOptions) -> dict[int, Caption]:
+    n_best_lists = search(backend, annotations, options)
     return {
-        i: caption_of(some[0], backend, picture)
-        for i, picture, some in zip(part.positions, part.pictures, found, strict=True)
+        position: caption_of(hypotheses[0], backend, picture)
+        for position, picture, hypotheses in zip(images.positions, images.pictures, n_best_lists, strict=True)
     }
 
 
-def _told(
-    backend: Backend, annotations: Annotations, references: list[list[list[int]]], options: SearchOptions
-) -> list[_Told]:
-    told = []
-    for some in force(backend, annotations, references, options):
-        told.append(
-            _Told(
-                sum(float(each.log_probabilities.sum(dtype=np.float64)) for each in some),
-                sum(len(each.log_probabilities) for each in some),
-                sum(each.words.count(backend.vocabulary.unk) for each in some),
-                len(some),
-            )
-        )
-    return told
-
-
-def _likelihood(told: Sequence[_Told], backend: Backend) -> Likelihood:
-    average = mean([-each.log_probability for each in told], [each.words for each in told])
-    assert average is not None
-    words = sum(each.words for each in told)
-    return Likelihood(
-        captions=sum(each.captions for each in told),
-        words=words,
-        unknown=sum(each.unknown for each in told) / words,
-        perplexity=Mean(*(math.exp(x) for x in (average.value, average.low, average.high))),
-    )
-
-
-def pictured(caption: Caption, item: Item) -> Caption:
-    """The caption with its picture, which a cached one lacks."""
+def with_picture(caption: Caption, item: Item) -> Caption:
+    """The caption with its picture. Captions from the feature cache have none."""
     if caption.picture is not None:
         return caption
-    frame = inspect(item.path)
-    return replace(caption, picture=Picture(str(item.path), frame, item.path))
+    return replace(caption, picture=Picture(str(item.path), inspect(item.path), item.path))
 
 
 def _grounding(items: Sequence[Item], captions: Sequence[Caption]) -> Grounding | None:
-    with_boxes = [(item, pictured(caption, item)) for item, caption in zip(items, captions, strict=True) if item.boxes]
-    frames = [caption.picture.frame for _, caption in with_boxes if caption.picture]
-    found = grounded_nouns([caption for _, caption in with_boxes], [item.boxes for item, _ in with_boxes], frames)
-    return grounding(*found)
+    boxed = [(item, with_picture(caption, item)) for item, caption in zip(items, captions, strict=True) if item.boxes]
+    frames = [caption.picture.frame for _, caption in boxed if caption.picture]
+    nouns, absent = grounded_nouns([caption for _, caption in boxed], [item.boxes for item, _ in boxed], frames)
+    return grounding(nouns, absent)
+
+
+def _deletion(
+    backend: Backend, items: Sequence[Item], captions: Sequence[Caption], options: SearchOptions
+) -> Deletion | None:
+    cases = [(load(item.path, backend.image_size)[1], caption) for item, caption in zip(items, captions, strict=True)]
+    return deletion(backend, cases, options)

@@ -1,4 +1,4 @@
-"""The report: one page that needs no network, with scores, histograms, and the best and worst captions drawn."""
+"""The report: one self-contained page with scores, histograms, and the best and worst captions with their maps."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from captioner import overlay
 from captioner.caption import Caption
 from captioner.errors import CaptionerError
 from captioner.evaluation import charts
-from captioner.evaluation.protocol import Evaluation, pictured
+from captioner.evaluation.protocol import Evaluation, with_picture
 from captioner.evaluation.tables import Row, Section, heading, sections
 from captioner.overlay.embedding import policy_hash
 from captioner.overlay.model_captions import with_likeliest_cells
 from captioner.text.tokenizer import tokenize
 
-QUALITY = 84  # of the drawn sheets, as JPEG
-EXAMPLES = 8  # best, and as many worst
-_RANKING = ("CIDEr", "METEOR", "ROUGE-L")  # the first of them that there is
+QUALITY = 84  # JPEG quality of the sheets
+EXAMPLES = 8  # number of best captions, and of worst captions
+_RANKING = ("CIDEr", "METEOR", "ROUGE-L")  # the first available one ranks the captions
 
 
 @dataclass(frozen=True)
 class Example:
-    """A caption with its picture, the references it was scored against, and its score."""
+    """A caption with its picture, its references and its score."""
 
     caption: Caption
     references: tuple[str, ...]
@@ -39,28 +39,30 @@ class Example:
 
 @dataclass(frozen=True)
 class Report:
+    """The content of the page."""
+
     title: str
     about: str
     sections: tuple[Section, ...]
-    histograms: tuple[str, ...]  # of `captioner.evaluation.charts`
+    histograms: tuple[str, ...]  # SVG from `captioner.evaluation.charts`
     best: tuple[Example, ...]
     worst: tuple[Example, ...]
-    ranked_by: str  # the score that best and worst go by
+    ranked_by: str  # the score that ranks the captions
     alarms: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def report_page(evaluation: Evaluation, examples: int = EXAMPLES) -> str:
-    """The report as an HTML document."""
+    """The report on an evaluation as an HTML document."""
     ranking = next((name for name in _RANKING if name in evaluation.scores.metrics), None)
     if ranking is None:
         raise ValueError(f"a report needs one of {_RANKING}")
     values = evaluation.scores.metrics[ranking].per_image
     order = np.argsort(values, kind="stable")
-    few = min(examples, len(order) // 2) or len(order)
-    said = [len(tokenize(caption.text)) for caption in evaluation.captions]
-    referred = [len(tokenize(text)) for item in evaluation.items for text in item.captions]
-    failed = [f"{len(evaluation.failures):,} pictures could not be read and are in no figure"] * bool(
+    shown = min(examples, len(order) // 2) or len(order)
+    caption_lengths = [len(tokenize(caption.text)) for caption in evaluation.captions]
+    reference_lengths = [len(tokenize(text)) for item in evaluation.items for text in item.captions]
+    failed = [f"{len(evaluation.failures):,} pictures could not be read and are not in any figure"] * bool(
         evaluation.failures
     )
     return render(
@@ -70,12 +72,15 @@ def report_page(evaluation: Evaluation, examples: int = EXAMPLES) -> str:
             sections=tuple(sections(evaluation)),
             histograms=(
                 charts.histogram(
-                    [("captions", said), ("references", referred)], title="Length", axis="words", whole=True
+                    [("captions", caption_lengths), ("references", reference_lengths)],
+                    title="Length",
+                    axis="words",
+                    whole=True,
                 ),
-                charts.histogram([("images", values.tolist())], title=f"{ranking} of each image", axis=ranking),
+                charts.histogram([("images", values.tolist())], title=f"{ranking} per image", axis=ranking),
             ),
-            best=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[::-1][:few]),
-            worst=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[:few]),
+            best=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[::-1][:shown]),
+            worst=tuple(_example_of(evaluation, int(i), float(values[i])) for i in order[:shown]),
             ranked_by=ranking,
             alarms=tuple(evaluation.alarms),
             notes=(*evaluation.notes, *evaluation.scores.warnings, *failed),
@@ -85,7 +90,7 @@ def report_page(evaluation: Evaluation, examples: int = EXAMPLES) -> str:
 
 def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
     item = evaluation.items[position]
-    caption = pictured(evaluation.captions[position], item)
+    caption = with_picture(evaluation.captions[position], item)
     assert caption.picture is not None
     caption = dataclasses.replace(caption, picture=dataclasses.replace(caption.picture, name=item.path.name))
     if evaluation.attention == "hard":
@@ -94,9 +99,10 @@ def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
 
 
 def render(report: Report) -> str:
-    """The whole document."""
-    looks = _part("report.css")
-    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{policy_hash(looks)}'"
+    """The HTML document."""
+    stylesheet = _part("report.css")
+    style_hash = policy_hash(stylesheet)
+    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{style_hash}'"
     warnings = [f'<p class="alarm"><strong>Alarm:</strong> {escape(alarm)}</p>' for alarm in report.alarms]
     warnings += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
     return f"""<!DOCTYPE html>
@@ -109,7 +115,7 @@ def render(report: Report) -> str:
 <meta name="generator" content="captioner">
 <title>{escape(report.title)}</title>
 <link rel="icon" href="data:,">
-<style>{looks}</style>
+<style>{stylesheet}</style>
 </head>
 <body>
 <main>
@@ -124,8 +130,8 @@ def render(report: Report) -> str:
 {_examples("Worst captions", report.worst, report.ranked_by)}
 {_examples("Best captions", report.best, report.ranked_by)}
 <footer>
-<p>Every image was captioned once, free-running, and scored against its raw references. Intervals are 95 %,
-by bootstrap over images. Figures that were not measured are named as such.</p>
+<p>Every image was captioned once, free-running, and scored against its raw references. Intervals are 95 % intervals
+by bootstrap over images. Figures that were not measured are listed.</p>
 </footer>
 </main>
 </body>
@@ -168,7 +174,7 @@ def _example(example: Example, ranked_by: str) -> str:
     name = caption.picture.name if caption.picture else ""
     references = "".join(f"<li>{escape(text)}</li>" for text in example.references)
     return (
-        f'<article class="example"><p class="said">{escape(caption.text or "(no words)")}</p>'
+        f'<article class="example"><p class="caption">{escape(caption.text or "(no words)")}</p>'
         f'<p class="score">{escape(ranked_by)} {example.score:.1f} · {escape(name)}</p>'
         f"<ul>{references}</ul>{_drawn(caption)}</article>"
     )
@@ -177,14 +183,14 @@ def _example(example: Example, ranked_by: str) -> str:
 def _drawn(caption: Caption) -> str:
     try:
         image = overlay.sheet(caption)
-    except CaptionerError as error:  # the picture may have gone meanwhile; the rest of the page is still worth having
+    except CaptionerError as error:  # the picture may have been deleted meanwhile; the rest of the page is still useful
         return f'<p class="faint">{escape(str(error))}</p>'
     data = io.BytesIO()
     image.convert("RGB").save(data, "JPEG", quality=QUALITY, optimize=True)
     encoded = base64.b64encode(data.getvalue()).decode("ascii")
     return (
         f'<img src="data:image/jpeg;base64,{encoded}" width="{image.width}" height="{image.height}" '
-        f'loading="lazy" alt="where the model looked for each word of: {escape(caption.text)}">'
+        f'loading="lazy" alt="attention maps for each word of: {escape(caption.text)}">'
     )
 
 

@@ -16,7 +16,7 @@ from captioner.metrics.means import Mean
 
 @dataclass(frozen=True)
 class Row:
-    """A figure as it is printed; `bar` is its value and interval where it is drawn too."""
+    """A printed figure. `bar` is value, low and high if the report draws it as a bar."""
 
     name: str
     value: str
@@ -27,30 +27,32 @@ class Row:
 
 @dataclass(frozen=True)
 class Section:
+    """A titled table of figures."""
+
     title: str
     rows: tuple[Row, ...]
     note: str = ""
 
 
 def sections(evaluation: Evaluation) -> list[Section]:
-    """Everything measured, and what was not, with the reason."""
-    found = [_scores(evaluation), _captions(evaluation)]
+    """All figures, and the figures that were not measured, with the reason."""
+    tables = [_scores(evaluation), _captions(evaluation)]
     if evaluation.likelihood is not None:
-        found.append(_likelihood(evaluation))
+        tables.append(_likelihood(evaluation))
     if evaluation.maps is not None:
-        found.append(_maps(evaluation.maps))
+        tables.append(_maps(evaluation.maps))
     if evaluation.grounding is not None:
-        found.append(_grounding(evaluation.grounding))
+        tables.append(_grounding(evaluation.grounding))
     if evaluation.deletion is not None:
-        found.append(_deletion(evaluation.deletion))
+        tables.append(_deletion(evaluation.deletion))
     if evaluation.not_measured:
-        rows = tuple(Row(name, "", remark=why) for name, why in evaluation.not_measured.items())
-        found.append(Section("Not measured", rows))
-    return found
+        rows = tuple(Row(name, "", remark=reason) for name, reason in evaluation.not_measured.items())
+        tables.append(Section("Not measured", rows))
+    return tables
 
 
 def heading(evaluation: Evaluation) -> str:
-    """Which model on what, and how it was asked."""
+    """The model, the data and the search settings."""
     options = evaluation.options
     attends = f", hard attention {options.hard_attention}" if options.hard_attention else ""
     return (
@@ -61,20 +63,21 @@ def heading(evaluation: Evaluation) -> str:
 
 
 def text(evaluation: Evaluation) -> str:
-    """The whole of it for a terminal."""
+    """All figures as text for a terminal."""
     tables = sections(evaluation)
     rows = [row for table in tables for row in table.rows]
-    first = max(len(row.name) for row in rows) + 2
-    second = max(len(row.value) for row in rows)
-    third = max(len(row.interval) for row in rows)
+    name_width = max(len(row.name) for row in rows) + 2
+    value_width = max(len(row.value) for row in rows)
+    interval_width = max(len(row.interval) for row in rows)
     lines = [heading(evaluation), *(f"note: {note}" for note in evaluation.notes)]
     for table in tables:
         lines += ["", table.title + (f" ({table.note})" if table.note else "")]
         for row in table.rows:
             if row.value:
-                line = f"  {row.name:<{first}}{row.value:>{second}}  {row.interval:<{third}}  {row.remark}"
+                figure = f"{row.value:>{value_width}}  {row.interval:<{interval_width}}"
+                line = f"  {row.name:<{name_width}}{figure}  {row.remark}"
             else:
-                line = f"  {row.name:<{first}}{row.remark}"
+                line = f"  {row.name:<{name_width}}{row.remark}"
             lines.append(line.rstrip())
     warnings = [*evaluation.scores.warnings, *(f"ALARM: {alarm}" for alarm in evaluation.alarms)]
     if warnings:
@@ -86,96 +89,99 @@ def text(evaluation: Evaluation) -> str:
 def _scores(evaluation: Evaluation) -> Section:
     scores = evaluation.scores
     rows = []
-    for name, within in scores.intervals().items():
+    for name, interval in scores.intervals().items():
         value = scores.values[name]
-        bar = (value, within.low, within.high)
-        rows.append(Row(name, f"{value:.1f}", _between((within.low, within.high), 1), bar=bar))
-    rows += [Row(name, "", remark=f"not available: {why}") for name, why in scores.unavailable.items()]
+        bar = (value, interval.low, interval.high)
+        rows.append(Row(name, f"{value:.1f}", f"{interval.low:.1f} to {interval.high:.1f}", bar=bar))
+    rows += [Row(name, "", remark=f"not available: {reason}") for name, reason in scores.unavailable.items()]
     return Section("Scores", tuple(rows), "times 100; 95 % intervals by bootstrap over images")
 
 
 def _captions(evaluation: Evaluation) -> Section:
-    found = evaluation.diversity
+    diversity = evaluation.diversity
     rows = [
-        Row("words a caption", f"{found.length.value:.2f}", _interval(found.length, 2)),
-        Row("different words used", f"{found.vocabulary:,}"),
-        *(Row(f"distinct-{n}", f"{share:.4f}") for n, share in found.distinct.items()),
-        Row("different captions", f"{found.different:.1%}"),
+        Row("words per caption", f"{diversity.length.value:.2f}", _interval(diversity.length, 2)),
+        Row("different words used", f"{diversity.vocabulary:,}"),
+        *(Row(f"distinct-{n}", f"{share:.4f}") for n, share in diversity.distinct.items()),
+        Row("different captions", f"{diversity.different:.1%}"),
     ]
-    if found.empty:
-        rows.append(Row("empty captions", f"{found.empty:,}"))
-    if found.unseen is not None:
-        rows.append(Row("not in the training set", f"{found.unseen.value:.1%}", _percent(found.unseen)))
+    if diversity.empty:
+        rows.append(Row("empty captions", f"{diversity.empty:,}"))
+    if diversity.unseen is not None:
+        rows.append(Row("not in the training set", f"{diversity.unseen.value:.1%}", _percent(diversity.unseen)))
     return Section("Captions", tuple(rows))
 
 
 def _likelihood(evaluation: Evaluation) -> Section:
-    found = evaluation.likelihood
-    assert found is not None
+    likelihood = evaluation.likelihood
+    assert likelihood is not None
     rows = (
-        Row("perplexity of a word", f"{found.perplexity.value:.2f}", _interval(found.perplexity, 2)),
+        Row("perplexity per word", f"{likelihood.perplexity.value:.2f}", _interval(likelihood.perplexity, 2)),
         Row(
-            "words read as <unk>", f"{found.unknown:.2%}", remark=f"of {found.words:,} in {found.captions:,} references"
+            "words read as <unk>",
+            f"{likelihood.unknown:.2%}",
+            remark=f"of {likelihood.words:,} in {likelihood.captions:,} references",
         ),
     )
-    return Section("Likelihood of the references", rows, "teacher-forced: says nothing about the captions above")
+    return Section("Likelihood of the references", rows, "teacher-forced: independent of the captions above")
 
 
-def _maps(found: MapStatistics) -> Section:
+def _maps(maps: MapStatistics) -> Section:
     rows = [
         Row(
             "entropy of a map",
-            f"{found.entropy.value:.2f}",
-            _interval(found.entropy, 2),
-            f"nats; {found.spread:.0%} of an even spread ({math.log(found.cells):.2f})",
+            f"{maps.entropy.value:.2f}",
+            _interval(maps.entropy, 2),
+            f"nats; {maps.spread:.0%} of an even spread ({math.log(maps.cells):.2f})",
         )
     ]
-    if found.movement is not None:
-        rows.append(Row("moves from word to word", f"{found.movement.value:.1%}", _percent(found.movement)))
-    if found.difference is not None:
-        rows.append(Row("differs between images", f"{found.difference.value:.1%}", _percent(found.difference)))
-    return Section("Attention", tuple(rows), "part of the attention that has to move to make one map the other")
+    if maps.movement is not None:
+        rows.append(Row("moves from word to word", f"{maps.movement.value:.1%}", _percent(maps.movement)))
+    if maps.difference is not None:
+        rows.append(Row("differs between images", f"{maps.difference.value:.1%}", _percent(maps.difference)))
+    return Section("Attention", tuple(rows), "share of the attention that differs between two maps")
 
 
-def _grounding(found: Grounding) -> Section:
+def _grounding(figures: Grounding) -> Section:
     rows = (
-        _against("mass in the boxes", found.mass),
-        _against("pointing game", found.pointing),
-        Row("nouns with a box", f"{found.nouns:,}", remark=f"in {found.images:,} images"),
-        Row("nouns without a box", f"{found.absent:,}", remark="the picture has no box of what was named; not counted"),
+        _compared("mass in the boxes", figures.mass),
+        _compared("pointing game", figures.pointing),
+        Row("nouns with a box", f"{figures.nouns:,}", remark=f"in {figures.images:,} images"),
+        Row("nouns without a box", f"{figures.absent:,}", remark="no box of this category in the picture; not counted"),
     )
-    return Section("Attention and boxes", rows, "nouns that name a category, against the boxes of that category")
+    return Section("Attention and boxes", rows, "attention for nouns, compared with the boxes of their category")
 
 
-def _against(name: str, found: Comparison) -> Row:
-    other = "" if found.elsewhere is None else f", maps of other images {found.elsewhere:.1%}"
-    return Row(name, f"{found.value.value:.1%}", _percent(found.value), f"even map {found.even:.1%}{other}")
+def _compared(name: str, figure: Comparison) -> Row:
+    other = "" if figure.elsewhere is None else f", maps of other images {figure.elsewhere:.1%}"
+    return Row(name, f"{figure.value.value:.1%}", _percent(figure.value), f"even map {figure.even:.1%}{other}")
 
 
-def _deletion(found: Deletion) -> Section:
+def _deletion(figures: Deletion) -> Section:
     rows = (
-        Row("probability of a word", f"{found.before.value:.3f}", _interval(found.before, 3), f"{found.words:,} words"),
-        Row("falls by, attended places blank", f"{found.attended.value:.3f}", _interval(found.attended, 3)),
-        Row("falls by, random places blank", f"{found.elsewhere.value:.3f}", _interval(found.elsewhere, 3)),
-        Row("difference", f"{found.advantage.value:.3f}", _interval(found.advantage, 3)),
+        Row(
+            "probability of a word",
+            f"{figures.before.value:.3f}",
+            _interval(figures.before, 3),
+            f"{figures.words:,} words",
+        ),
+        Row("decrease, attended cells blank", f"{figures.attended.value:.3f}", _interval(figures.attended, 3)),
+        Row("decrease, random cells blank", f"{figures.elsewhere.value:.3f}", _interval(figures.elsewhere, 3)),
+        Row("difference", f"{figures.advantage.value:.3f}", _interval(figures.advantage, 3)),
     )
-    return Section("Deletion", rows, f"{found.share:.0%} of the picture blanked, {found.images:,} images")
+    return Section("Deletion", rows, f"{figures.share:.0%} of the picture blanked, {figures.images:,} images")
 
 
-def _between(interval: tuple[float, float] | None, digits: int) -> str:
-    return "" if interval is None else f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}"
+def _interval(mean: Mean, digits: int) -> str:
+    return f"{mean.low:.{digits}f} to {mean.high:.{digits}f}"
 
 
-def _interval(found: Mean, digits: int) -> str:
-    return _between((found.low, found.high), digits)
-
-
-def _percent(found: Mean) -> str:
-    return f"{found.low:.1%} to {found.high:.1%}"
+def _percent(mean: Mean) -> str:
+    return f"{mean.low:.1%} to {mean.high:.1%}"
 
 
 def results(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """COCO's results format."""
+    """The captions in COCO's results format."""
     pairs = zip(evaluation.items, evaluation.captions, strict=True)
     return [{"image_id": item.id, "caption": caption.text} for item, caption in pairs]
 
@@ -208,5 +214,5 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _plain(found: Any) -> Any:
-    return None if found is None else dataclasses.asdict(found)
+def _plain(figures: Any) -> Any:
+    return None if figures is None else dataclasses.asdict(figures)

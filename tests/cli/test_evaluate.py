@@ -1,4 +1,4 @@
-"""`captioner evaluate`: what is printed and written, and how a wrong call ends."""
+"""`captioner evaluate`: output, files and exit codes."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def run(model, monkeypatch, capsys):
     return run
 
 
-def test_the_table_names_every_score_and_figure(run, data) -> None:
+def test_the_text_has_every_score_and_figure(run, data) -> None:
     code, out, _ = run("--data", data, "--split", "val")
     assert code == 0
     for name in ("BLEU-1", "BLEU-4", "METEOR", "ROUGE-L", "CIDEr", "SPICE"):
         assert any(line.split()[:1] == [name] for line in out.splitlines())
-    for part in ("3 images, free-running, beam 2", "words a caption", "distinct-2", "perplexity", "teacher-forced"):
+    for part in ("3 images, free-running, beam 2", "words per caption", "distinct-2", "perplexity", "teacher-forced"):
         assert part in out
     for part in ("entropy of a map", "moves from word to word", "give them with --boxes", "CIDEr is unreliable on 3"):
         assert part in out
 
 
-def test_json_holds_the_same_and_more(run, data) -> None:
+def test_json_has_all_figures(run, data) -> None:
     code, out, _ = run("--data", data, "--split", "val", "--json", "--beam", 3, "--deletion", 2)
     assert code == 0
     told = json.loads(out)
@@ -74,7 +74,7 @@ def test_json_holds_the_same_and_more(run, data) -> None:
     assert told["boxes"] is None and "boxes" in told["not_measured"]
 
 
-def test_results_are_cocos_and_score_the_same(run, data, tmp_path) -> None:
+def test_the_results_file_gives_the_same_scores(run, data, tmp_path) -> None:
     _, out, _ = run("--data", data, "--split", "val", "--json", "--results", "results.json")
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [entry["image_id"] for entry in results] == list(REFERENCES)
@@ -85,7 +85,7 @@ def test_results_are_cocos_and_score_the_same(run, data, tmp_path) -> None:
     assert json.loads(scored)["scores"] == pytest.approx(expected, abs=0.01)
 
 
-def test_the_report_is_written_whole(run, data, tmp_path) -> None:
+def test_the_report_is_complete(run, data, tmp_path) -> None:
     code, _, _ = run("--data", data, "--split", "val", "--report", "out.html")
     text = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert code == 0
@@ -93,7 +93,7 @@ def test_the_report_is_written_whole(run, data, tmp_path) -> None:
     assert "Worst captions" in text and "Length" in text and "</html>" in text
 
 
-def test_an_unreadable_picture_is_told_and_the_exit_code_is_one(run, data, tmp_path) -> None:
+def test_an_unreadable_picture_is_reported_and_the_exit_code_is_1(run, data, tmp_path) -> None:
     (tmp_path / "images" / f"{4:012d}.png").write_bytes(b"")
     code, out, err = run("--data", data, "--split", "val", "--json")
     assert code == 1
@@ -114,7 +114,7 @@ def test_an_unreadable_picture_is_told_and_the_exit_code_is_one(run, data, tmp_p
         (("--data", "captions_val.json"), "--split"),
     ],
 )
-def test_a_wrong_call_ends_with_two_and_a_sentence(run, data, arguments, sentence) -> None:
+def test_a_wrong_call_exits_2_with_the_reason(run, data, arguments, sentence) -> None:
     code, out, err = run(*arguments)
     assert code == 2
     assert sentence in err and out == "" and "Traceback" not in err
@@ -124,7 +124,7 @@ def test_a_wrong_call_ends_with_two_and_a_sentence(run, data, arguments, sentenc
     ("content", "sentence"),
     [("", "empty"), ("{", "cut off"), ('{"images": [], "annotations": []}', "val"), ("[1, 2]", "")],
 )
-def test_broken_captions_are_named(run, data, tmp_path, content, sentence) -> None:
+def test_the_error_for_a_broken_caption_file_names_it(run, data, tmp_path, content, sentence) -> None:
     (tmp_path / "broken_val.json").write_text(content, encoding="utf-8")
     code, _, err = run("--data", "broken_val.json", "--split", "val")
     assert code in (1, 2)
@@ -139,7 +139,7 @@ def test_missing_pictures_are_counted(run, data, tmp_path) -> None:
     assert code == 0 and "1 of 3 pictures of val are missing and were left out" in out
 
 
-def test_a_full_disk_costs_the_file_and_not_the_figures(run, data, monkeypatch) -> None:
+def test_a_full_disk_does_not_lose_the_figures(run, data, monkeypatch) -> None:
     def fail(number: int) -> None:
         raise OSError(28, "No space left on device")
 

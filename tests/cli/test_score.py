@@ -1,4 +1,4 @@
-"""`captioner score`: scores for people and for programs, and a plain word about files that don't fit."""
+"""`captioner score`: text, JSON, and errors for files that do not match."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["score", "--references", str(folder / "refs.json"), *full])
 
 
-def test_json_maps_names_to_scores_as_the_field_prints_them(folder: Path) -> None:
+def test_json_has_scores_times_100_with_intervals(folder: Path) -> None:
     result = run(folder, "--results", "r.json", "--json")
     report = json.loads(result.stdout)
     assert result.exit_code == 0
@@ -52,7 +52,7 @@ def test_json_maps_names_to_scores_as_the_field_prints_them(folder: Path) -> Non
     assert report["counts"]["images"] == 4 and report["counts"]["references"] == 9
 
 
-def test_text_shows_each_score_with_its_interval_and_what_is_not_available(
+def test_text_has_scores_with_intervals_and_the_metrics_that_are_not_available(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("captioner.metrics.spice.shutil.which", lambda _: None)
@@ -61,7 +61,7 @@ def test_text_shows_each_score_with_its_interval_and_what_is_not_available(
     assert "SPICE    not available: needs Java" in result.stdout
 
 
-def test_few_images_bring_a_warning_about_cider(folder: Path) -> None:
+def test_few_images_give_a_warning_about_cider(folder: Path) -> None:
     assert "CIDEr is unreliable on 4 images" in run(folder, "--results", "r.json", *PURE).stderr
 
 
@@ -74,7 +74,7 @@ def test_reference_statistics_are_written_and_used(folder: Path) -> None:
     assert "unreliable" not in again.stderr
 
 
-def test_two_systems_are_compared_in_either_spelling(folder: Path) -> None:
+def test_two_systems_are_compared_with_results_or_with_two_arguments(folder: Path) -> None:
     write_results(folder / "b.json", dict.fromkeys(reversed(CAPTIONS), "a dog"))
     first = run(folder, "--results", "r.json", "--compare", "b.json", *PURE, "--json")
     second = run(folder, "--compare", "r.json", "b.json", *PURE, "--json")
@@ -88,12 +88,12 @@ def test_two_systems_are_compared_in_either_spelling(folder: Path) -> None:
     assert "difference" in run(folder, "--compare", "r.json", "b.json", *PURE).stdout
 
 
-def test_a_file_compared_with_itself_does_not_differ(folder: Path) -> None:
+def test_a_file_compared_with_itself_has_difference_0(folder: Path) -> None:
     report = json.loads(run(folder, "--compare", "r.json", "r.json", *PURE, "--json").stdout)
     assert {gap["difference"] for gap in report["differences"].values()} == {0}
 
 
-def test_images_of_one_file_alone_are_counted_and_fail_the_run(folder: Path) -> None:
+def test_images_that_only_one_file_has_are_counted_and_exit_1(folder: Path) -> None:
     write_results(folder / "r.json", {1: CAPTIONS[1], 2: CAPTIONS[2], 77: "a ghost"})
     result = run(folder, "--results", "r.json", *PURE, "--json")
     assert result.exit_code == 1
@@ -103,7 +103,7 @@ def test_images_of_one_file_alone_are_counted_and_fail_the_run(folder: Path) -> 
     assert (counts["images"], counts["results_without_references"], counts["references_without_results"]) == (2, 1, 2)
 
 
-def test_a_subset_that_is_meant_is_no_failure_but_is_still_named(folder: Path) -> None:
+def test_with_subset_missing_results_are_reported_and_exit_0(folder: Path) -> None:
     write_results(folder / "r.json", {1: CAPTIONS[1]})
     result = run(folder, "--results", "r.json", *PURE, "--subset")
     assert result.exit_code == 0 and "3 images with references but without a result" in result.stderr
@@ -119,7 +119,7 @@ def test_a_subset_that_is_meant_is_no_failure_but_is_still_named(folder: Path) -
         ('[{"image_id": 8, "caption": "x"}]', "no image of .* has references"),
     ],
 )
-def test_a_file_that_cannot_be_scored_is_an_error_that_says_why(folder: Path, content: str, message: str) -> None:
+def test_the_error_for_a_bad_results_file_has_the_reason(folder: Path, content: str, message: str) -> None:
     (folder / "r.json").write_text(content)
     result = run(folder, "--results", "r.json")
     assert result.exit_code != 0 and isinstance(result.exception, CaptionerError)
@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_scored_is_an_error_that_says_why(folder: Path, co
         raise result.exception
 
 
-def test_systems_on_different_images_are_not_compared(folder: Path) -> None:
+def test_systems_with_different_images_are_an_error(folder: Path) -> None:
     write_results(folder / "b.json", {1: "a dog"})
     result = run(folder, "--results", "r.json", "--compare", "b.json", *PURE)
     assert "3 images have a result in only one" in str(result.exception)
@@ -142,11 +142,11 @@ def test_systems_on_different_images_are_not_compared(folder: Path) -> None:
         ["--results", "r.json", "--samples", "0"],
     ],
 )
-def test_a_wrong_call_exits_with_two(folder: Path, arguments: list[str]) -> None:
+def test_a_wrong_call_exits_2(folder: Path, arguments: list[str]) -> None:
     assert run(folder, *arguments).exit_code == 2
 
 
-def test_scoring_imports_no_torch(folder: Path) -> None:
+def test_scoring_does_not_import_torch(folder: Path) -> None:
     code = (
         "import sys; from captioner.cli import main; "
         f"main(['score', '--references', {str(folder / 'refs.json')!r}, '--results', "

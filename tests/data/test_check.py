@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.check import check
@@ -74,6 +75,14 @@ def test_a_cut_off_picture_is_found_only_by_decoding_and_the_findings_say_if_pic
     headers, pixels = check(data), check(data, decode=True)
     assert (headers.decoded, headers.splits[0].unreadable) == (False, ())
     assert pixels.decoded and pixels.splits[0].unreadable[0][0] == str(cut)
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_the_check_leaves_pillows_pixel_limit_unchanged(correct_set: CaptionSet, decode: bool) -> None:
+    limit = Image.MAX_IMAGE_PIXELS
+    assert limit is not None
+    check(correct_set, decode=decode)
+    assert limit == Image.MAX_IMAGE_PIXELS
 
 
 def test_empty_long_and_missing_captions_are_found(correct_set: CaptionSet) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of attention maps against values worked out by hand, and the alarm for maps that do not move."""
+"""Statistics of attention maps, compared with hand-computed values, and the alarms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from captioner.caption import Caption
 from captioner.evaluation.attention_maps import STILL, distance, map_statistics
-from tests.evaluation.making import EVEN, LEFT, RIGHT, caption, word
+from tests.evaluation.handmade_maps import EVEN, LEFT, RIGHT, caption, word
 
 
 def test_entropy_is_log_of_the_cells_for_an_even_map_and_zero_for_one_cell() -> None:
@@ -19,7 +19,7 @@ def test_entropy_is_log_of_the_cells_for_an_even_map_and_zero_for_one_cell() -> 
     assert found.spread == pytest.approx(0.5)
 
 
-def test_movement_is_the_part_of_attention_that_has_to_move() -> None:
+def test_movement_is_the_share_of_the_attention_that_moves_from_word_to_word() -> None:
     found = map_statistics([caption(word("a", LEFT), word("dog", RIGHT), word("runs", [[0.25, 0.75]]))])
     assert found is not None and found.movement is not None
     assert found.movement.value == pytest.approx((1.0 + 0.25) / 2)
@@ -32,18 +32,18 @@ def test_maps_of_the_end_token_are_not_counted() -> None:
     assert found.entropy.value == 0 and found.movement is None
 
 
-def test_captions_without_words_have_no_figures() -> None:
+def test_captions_without_words_have_no_statistics() -> None:
     assert map_statistics([caption(), caption()]) is None
 
 
-def test_a_chosen_place_is_what_was_looked_at() -> None:
+def test_the_map_of_a_hard_model_is_the_sampled_cell() -> None:
     found = map_statistics([caption(word("a", EVEN, (0, 0)), word("dog", EVEN, (0, 1)))])
     assert found is not None and found.movement is not None
     assert found.movement.value == 1.0
     assert found.entropy.value == pytest.approx(math.log(2))  # of alpha, which a chosen place would hide
 
 
-def test_the_alarm_is_raised_where_maps_stand_still_and_only_there() -> None:
+def test_an_alarm_is_raised_only_if_maps_stand_still() -> None:
     still = map_statistics([caption(*[word("a", [[0.9, 0.1]])] * 4), caption(*[word("b", [[0.2, 0.8]])] * 4)])
     moving = map_statistics([caption(word("a", LEFT), word("b", EVEN)), caption(word("a", RIGHT), word("b", EVEN))])
     assert still is not None and moving is not None
@@ -51,20 +51,20 @@ def test_the_alarm_is_raised_where_maps_stand_still_and_only_there() -> None:
     assert moving.alarms == []
 
 
-def test_the_alarm_tells_maps_that_move_the_same_way_in_every_picture() -> None:
+def test_an_alarm_is_raised_if_maps_are_the_same_in_every_picture() -> None:
     found = map_statistics([caption(word("a", LEFT), word("dog", RIGHT))] * 3)
     assert found is not None
     assert len(found.alarms) == 1 and "does not depend on the picture" in found.alarms[0]
 
 
-def test_flat_maps_are_called_flat() -> None:
+def test_the_alarms_say_if_maps_are_flat() -> None:
     found = map_statistics([caption(*[word("a", EVEN)] * 3)] * 2)
     assert found is not None
     assert all("flat" in alarm for alarm in found.alarms) and len(found.alarms) == 2
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.01])
-def test_a_decoder_whose_scores_ignore_the_words_is_static_and_one_that_minds_them_is_not(scale: float) -> None:
+def test_a_decoder_whose_attention_ignores_the_words_raises_the_alarm(scale: float) -> None:
     """The decoder itself, with W_h made (nearly) nothing: the field's best-known silent failure."""
     torch = pytest.importorskip("torch")
     from captioner.model.decoder import Decoder

@@ -1,4 +1,4 @@
-"""Deletion, on a model of which it is known what it needs to see."""
+"""Deletion, on a model that is known to need one cell of the picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIDE, GRID = 20, 5  # a tenth of 25 cells, rounded, is two
 
 
 @dataclass
-class Seer:
+class NeedsTopLeft:
     """Says "dog" with 0.9 while the top left cell is white and with 0.3 otherwise, after any words."""
 
     vocabulary: Vocabulary = field(default_factory=lambda: Vocabulary((*SPECIAL, "a", "dog")))
@@ -68,34 +68,34 @@ def said(alpha: np.ndarray) -> Caption:
     return Caption((Word("a", -0.1, looking_at((0, 0))), Word("dog", -0.1, alpha)), None, -1.0)
 
 
-def test_the_probability_falls_where_the_model_looked_at_what_it_needs() -> None:
-    found = deletion(Seer(), [(picture(), said(looking_at((0, 0), (0, 1))))] * 40, SearchOptions())
+def test_blanking_attended_cells_that_the_model_needs_lowers_the_probability() -> None:
+    found = deletion(NeedsTopLeft(), [(picture(), said(looking_at((0, 0), (0, 1))))] * 40, SearchOptions())
     assert found is not None
     assert (found.images, found.words, found.share) == (40, 40, 2 / 25)  # "a" is no content word
     assert found.before.value == pytest.approx(0.9, abs=1e-6)
     assert found.attended.value == pytest.approx(0.6, abs=1e-6)
-    # Of the 24 other places of a pair of cells, one covers the top left cell.
+    # One of the 24 other positions of the pair covers the top left cell.
     assert 0 <= found.elsewhere.value < 0.2
     assert found.advantage.low > 0.3
 
 
-def test_nothing_is_gained_where_the_model_looked_elsewhere() -> None:
-    found = deletion(Seer(), [(picture(), said(looking_at((3, 3), (3, 4))))] * 40, SearchOptions())
+def test_blanking_attended_cells_that_the_model_does_not_need_changes_nothing() -> None:
+    found = deletion(NeedsTopLeft(), [(picture(), said(looking_at((3, 3), (3, 4))))] * 40, SearchOptions())
     assert found is not None
     assert found.attended.value == 0
     assert found.advantage.value <= 0
 
 
-def test_a_caption_of_function_words_alone_is_left_out() -> None:
+def test_a_caption_without_content_words_is_left_out() -> None:
     caption = Caption((Word("a", -0.1, looking_at((0, 0))),), None, -1.0)
-    model = Seer()
+    model = NeedsTopLeft()
     assert deletion(model, [(picture(), caption)], SearchOptions()) is None
     assert model.encoded == 0
 
 
-def test_the_same_seed_blanks_the_same_places() -> None:
+def test_the_same_seed_blanks_the_same_cells() -> None:
     cases = [(picture(), said(looking_at((0, 0), (0, 1))))] * 30
-    once, again, other = (deletion(Seer(), cases, SearchOptions(), seed=seed) for seed in (1, 1, 2))
+    once, again, other = (deletion(NeedsTopLeft(), cases, SearchOptions(), seed=seed) for seed in (1, 1, 2))
     assert once == again
     assert once != other
 
@@ -106,7 +106,7 @@ def test_the_most_attended_tenth_is_covered() -> None:
     assert most_attended(np.array([[0.4, 0.6]])).tolist() == [[False, True]]
 
 
-def test_a_moved_pattern_covers_as_much_at_another_place() -> None:
+def test_a_moved_pattern_has_the_same_size_at_another_position() -> None:
     cover = most_attended(looking_at((1, 1), (1, 2)).astype(np.float64))
     for seed in range(50):
         other = moved(cover, np.random.default_rng(seed))
@@ -114,7 +114,7 @@ def test_a_moved_pattern_covers_as_much_at_another_place() -> None:
         assert (other != cover).any()
 
 
-def test_blanked_cells_have_the_mean_colour_and_the_rest_is_as_it_was() -> None:
+def test_blanked_cells_have_the_mean_color_and_the_rest_is_unchanged() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
     cover = np.array([[True, False], [False, False]])
     painted = blank(pixels, cover)

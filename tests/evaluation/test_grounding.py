@@ -1,4 +1,4 @@
-"""Grounding figures against values worked out by hand."""
+"""Grounding figures, compared with hand-computed values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from captioner.data.caption_set import Box
 from captioner.evaluation.grounding import Grounding, cell_centers_in_boxes, coverage, grounded_nouns, grounding
 from captioner.images.frame import Frame
-from tests.evaluation.making import EVEN, LEFT, RIGHT, caption, word
+from tests.evaluation.handmade_maps import EVEN, LEFT, RIGHT, caption, word
 
 FRAME = Frame(20, 10)
 
 
-def test_coverage_is_the_exact_share_of_each_cell_that_the_boxes_cover_together() -> None:
+def test_coverage_is_the_exact_share_of_each_cell_inside_the_boxes() -> None:
     boxes = [Box("dog", 5, 0, 15, 5), Box("dog", 10, 0, 15, 10), Box("dog", 12, 2, 14, 4)]
     # left cell (10 x 10): a 5 x 5 corner; right cell: 5 x 10, its overlaps counted once
     np.testing.assert_allclose(coverage(boxes, FRAME, 1, 2), [[0.25, 0.5]])
@@ -37,12 +37,12 @@ def test_coverage_agrees_with_counting_pixels() -> None:
         np.testing.assert_allclose(coverage(boxes, frame, 4, 6), cells, atol=1e-9)
 
 
-def test_a_cell_is_hit_where_its_centre_is_in_a_box() -> None:
+def test_a_cell_is_a_hit_if_its_center_is_in_a_box() -> None:
     assert cell_centers_in_boxes([Box("dog", 4, 4, 6, 6)], FRAME, 1, 2).tolist() == [[True, False]]
     assert cell_centers_in_boxes([Box("dog", 6, 0, 20, 10)], FRAME, 1, 2).tolist() == [[False, True]]
 
 
-def test_mass_and_pointing_of_two_pictures_by_hand() -> None:
+def test_mass_and_pointing_equal_hand_computed_values() -> None:
     """Each picture has a dog in one half; the first caption looks there with 0.8, the second misses with 0.7."""
     captions = [
         caption(word("a", EVEN), word("dog", [[0.8, 0.2]])),
@@ -60,7 +60,7 @@ def test_mass_and_pointing_of_two_pictures_by_hand() -> None:
     assert found.labels["dog"].nouns == 2
 
 
-def test_what_a_picture_has_no_box_of_is_counted_apart() -> None:
+def test_nouns_without_a_box_are_counted_separately() -> None:
     captions = [caption(word("dog", LEFT), word("cat", LEFT)), caption(word("dog", LEFT)), caption(word("dog", LEFT))]
     boxes = [[Box("dog", 0, 0, 10, 10)], [Box("cat", 0, 0, 10, 10)], []]  # in the last nobody has drawn any
     found = grounding(*grounded_nouns(captions, boxes, [FRAME] * 3))
@@ -69,12 +69,12 @@ def test_what_a_picture_has_no_box_of_is_counted_apart() -> None:
     assert found.mass.elsewhere is None  # there is no other picture with a noun
 
 
-def test_nothing_named_gives_no_figures() -> None:
+def test_captions_without_nouns_have_no_figures() -> None:
     assert grounding(*grounded_nouns([caption(word("sky", LEFT))], [[Box("dog", 0, 0, 5, 5)]], [FRAME])) is None
 
 
-def test_maps_of_other_images_get_what_a_habit_of_looking_somewhere_gets() -> None:
-    """Always looking left scores well where things are on the left; the control shows that it is no merit."""
+def test_maps_of_other_images_score_as_high_as_a_fixed_map() -> None:
+    """A map that is always on the left scores well if objects are on the left. The control shows the same score."""
     captions = [caption(word("dog", LEFT)) for _ in range(4)]
     sides = [Box("dog", 0, 0, 10, 10)] * 3 + [Box("dog", 10, 0, 20, 10)]
     found = grounding(*grounded_nouns(captions, [[box] for box in sides], [FRAME] * 4))
@@ -83,7 +83,7 @@ def test_maps_of_other_images_get_what_a_habit_of_looking_somewhere_gets() -> No
     assert found.pointing.even == 0.5
 
 
-def test_a_noun_of_two_words_is_one_noun_with_the_mean_of_their_maps() -> None:
+def test_a_noun_of_two_words_has_the_mean_of_their_maps() -> None:
     captions = [caption(word("hot", LEFT), word("dog", RIGHT))]
     boxes = [[Box("hot dog", 0, 0, 10, 10), Box("dog", 10, 0, 20, 10)]]
     named, absent = grounded_nouns(captions, boxes, [FRAME])
@@ -91,12 +91,12 @@ def test_a_noun_of_two_words_is_one_noun_with_the_mean_of_their_maps() -> None:
     assert named[0].mass == pytest.approx(0.5)
 
 
-def test_equal_maxima_share_the_point() -> None:
+def test_equally_attended_cells_share_the_point() -> None:
     (named,), _ = grounded_nouns([caption(word("dog", EVEN))], [[Box("dog", 0, 0, 10, 10)]], [FRAME])
     assert named.points == 0.5
 
 
-def test_intervals_hold_the_value_and_widen_with_fewer_images() -> None:
+def test_intervals_contain_the_value_and_are_wider_for_fewer_images() -> None:
     random = np.random.default_rng(1)
 
     def some(images: int) -> Grounding:

@@ -1,4 +1,4 @@
-"""Which words name a category."""
+"""The words of a caption that name a category."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def test_a_category_is_named_by_its_own_name(label: str) -> None:
         ("", []),
     ],
 )
-def test_synonyms_plurals_and_longer_phrases(text: str, expected: list[str]) -> None:
+def test_synonyms_plurals_and_longer_phrases_are_found(text: str, expected: list[str]) -> None:
     assert labels(text) == expected
 
 
-def test_a_longer_phrase_hides_the_shorter_even_where_it_does_not_count() -> None:
+def test_a_longer_phrase_hides_a_shorter_name_even_if_its_category_is_not_asked_for() -> None:
     assert labels("a teddy bear and a bear", ["bear"]) == ["bear"]
 
 
-def test_labels_that_the_table_lacks_name_themselves() -> None:
+def test_a_label_outside_the_table_is_found_by_its_own_name() -> None:
     assert labels("two red widgets beside a Gear_box", ["widget"]) == ["widget"]
     assert mentions(["a", "gear", "box"], ["Gear-Box"]) == [Mention(1, 3, "Gear-Box")]
 
 
-def test_shapes_are_named() -> None:
+def test_shapes_are_found() -> None:
     shapes = ["circle", "square", "triangle", "star", "cross"]
     assert labels("a red square above a blue star", shapes) == ["square", "star"]
 

@@ -1,4 +1,4 @@
-"""The protocol of an evaluation, against the same things done one by one with the public functions."""
+"""The evaluation protocol, compared with the same steps done one by one by the public functions."""
 
 from __future__ import annotations
 
@@ -72,44 +72,44 @@ def model(bundle: Path) -> EvaluatedModel:
 
 def evaluate(model: EvaluatedModel, folder: Path, **changes: object) -> Evaluation:
     asked = {k: changes.pop(k) for k in ("limit", "boxes", "train_captions", "allow_missing") if k in changes}
-    gathered = read_evaluation_set(folder, "val", **asked)  # type: ignore[arg-type]
-    source = PictureFiles(model.captioner.backend, gathered.captions.items)
-    return protocol.evaluate(model, gathered, source, model.captioner.options(), **changes)  # type: ignore[arg-type]
+    evaluation_set = read_evaluation_set(folder, "val", **asked)  # type: ignore[arg-type]
+    source = PictureFiles(model.captioner.backend, evaluation_set.captions.items)
+    return protocol.evaluate(model, evaluation_set, source, model.captioner.options(), **changes)  # type: ignore[arg-type]
 
 
-def test_every_image_is_captioned_once_as_the_captioner_would_in_the_order_of_the_split(model, folder) -> None:
-    found = evaluate(model, folder)
-    assert [item.id for item in found.items] == list(REFERENCES)
-    expected = [model.captioner(item.path).text for item in found.items]
-    assert [caption.text for caption in found.captions] == expected
-    assert [(entry["image_id"], entry["caption"]) for entry in tables.results(found)] == list(
+def test_captions_equal_those_of_the_captioner_in_the_order_of_the_split(model, folder) -> None:
+    evaluation = evaluate(model, folder)
+    assert [item.id for item in evaluation.items] == list(REFERENCES)
+    expected = [model.captioner(item.path).text for item in evaluation.items]
+    assert [caption.text for caption in evaluation.captions] == expected
+    assert [(entry["image_id"], entry["caption"]) for entry in tables.results(evaluation)] == list(
         zip(REFERENCES, expected, strict=True)
     )
 
 
-def test_scores_are_those_of_the_captions_against_raw_references(model, folder) -> None:
-    found = evaluate(model, folder)
-    results = {str(item.id): caption.text for item, caption in zip(found.items, found.captions, strict=True)}
+def test_scores_are_computed_against_the_raw_references(model, folder) -> None:
+    evaluation = evaluate(model, folder)
+    results = {str(item.id): caption.text for item, caption in zip(evaluation.items, evaluation.captions, strict=True)}
     expected = score(results, {str(image): texts for image, texts in REFERENCES.items()})
-    assert found.scores.values == expected.values
+    assert evaluation.scores.values == expected.values
 
 
-def test_perplexity_is_that_of_every_reference_read_alone(model, folder) -> None:
-    found = evaluate(model, folder)
-    told, words = 0.0, 0
-    for item in found.items:
+def test_perplexity_equals_that_of_each_reference_forced_alone(model, folder) -> None:
+    evaluation = evaluate(model, folder)
+    log_probability, words = 0.0, 0
+    for item in evaluation.items:
         for text in item.captions:
             forced = model.captioner.force(item.path, text)
-            told += forced.log_probability
+            log_probability += forced.log_probability
             words += len(forced.words) + 1
-    assert found.likelihood is not None
-    assert found.likelihood.perplexity.value == pytest.approx(math.exp(-told / words), rel=1e-5)
-    assert (found.likelihood.words, found.likelihood.captions) == (words, 10)
-    assert found.likelihood.unknown == pytest.approx(8 / words)  # "very soft old in house and two zebras"
+    assert evaluation.likelihood is not None
+    assert evaluation.likelihood.perplexity.value == pytest.approx(math.exp(-log_probability / words), rel=1e-5)
+    assert (evaluation.likelihood.words, evaluation.likelihood.captions) == (words, 10)
+    assert evaluation.likelihood.unknown == pytest.approx(8 / words)  # "very soft old in house and two zebras"
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_number_of_threads_changes_nothing(bundle, folder, threads: int) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(bundle, folder, threads: int) -> None:
     one = evaluate(load_model(bundle, threads=2), folder, batch=1)
     loaded = load_model(bundle, threads=threads)
     assert loaded.captioner.threads == threads
@@ -120,7 +120,7 @@ def test_the_number_of_threads_changes_nothing(bundle, folder, threads: int) -> 
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
-def test_the_size_of_a_batch_changes_nothing(model, folder, batch: int) -> None:
+def test_results_do_not_depend_on_the_batch_size(model, folder, batch: int) -> None:
     whole, parts = evaluate(model, folder), evaluate(model, folder, batch=batch)
     assert [c.text for c in whole.captions] == [c.text for c in parts.captions]
     for one, other in zip(whole.captions, parts.captions, strict=True):
@@ -129,47 +129,47 @@ def test_the_size_of_a_batch_changes_nothing(model, folder, batch: int) -> None:
     assert whole.likelihood.perplexity.value == pytest.approx(parts.likelihood.perplexity.value, rel=1e-6)
 
 
-def test_the_training_split_of_the_data_tells_which_captions_are_new(model, folder) -> None:
-    found = evaluate(model, folder)
+def test_captions_are_compared_with_the_training_split_of_the_data(model, folder) -> None:
+    evaluation = evaluate(model, folder)
     known = {"a cat on the mat", "something else"}
-    expected = sum(caption.text not in known for caption in found.captions) / 5
-    assert found.diversity.unseen is not None and found.diversity.unseen.value == expected
+    expected = sum(caption.text not in known for caption in evaluation.captions) / 5
+    assert evaluation.diversity.unseen is not None and evaluation.diversity.unseen.value == expected
 
 
-def test_what_was_not_measured_is_said(model, folder, tmp_path) -> None:
+def test_figures_that_were_not_measured_are_listed_with_the_reason(model, folder, tmp_path) -> None:
     alone = write(tmp_path / "captions_val.json", coco(REFERENCES, "{:012d}.png"))
-    gathered = read_evaluation_set(alone, "val", images=folder / "images")
-    source = PictureFiles(model.captioner.backend, gathered.captions.items)
-    found = protocol.evaluate(model, gathered, source, model.captioner.options(), likelihood=False)
-    assert set(found.not_measured) == {"captions not in the training set", "boxes", "deletion", "likelihood"}
-    assert "--train-captions" in tables.text(found)
-    assert "SPICE" in found.scores.metrics or "SPICE" in found.scores.unavailable
+    evaluation_set = read_evaluation_set(alone, "val", images=folder / "images")
+    source = PictureFiles(model.captioner.backend, evaluation_set.captions.items)
+    evaluation = protocol.evaluate(model, evaluation_set, source, model.captioner.options(), likelihood=False)
+    assert set(evaluation.not_measured) == {"captions not in the training set", "boxes", "deletion", "likelihood"}
+    assert "--train-captions" in tables.text(evaluation)
+    assert "SPICE" in evaluation.scores.metrics or "SPICE" in evaluation.scores.unavailable
 
 
-def test_boxes_and_deletion_are_measured_when_asked(model, folder) -> None:
-    found = evaluate(model, folder, boxes=folder / "instances_val.json", deletions=3)
+def test_boxes_and_deletion_are_measured_if_asked_for(model, folder) -> None:
+    evaluation = evaluate(model, folder, boxes=folder / "instances_val.json", deletions=3)
     names = {7: "cat", 3: "dog"}
     nouns = [
         word.text == names[item.id]
-        for item, caption in zip(found.items, found.captions, strict=True)
+        for item, caption in zip(evaluation.items, evaluation.captions, strict=True)
         if item.id in names
         for word in caption.words
         if word.text in ("cat", "dog")
     ]
     assert nouns, "the toy must say a noun for this test to tell anything"
-    if found.grounding is not None:
-        assert found.grounding.nouns == sum(nouns)
-        assert found.grounding.mass.even == pytest.approx(0.25)
+    if evaluation.grounding is not None:
+        assert evaluation.grounding.nouns == sum(nouns)
+        assert evaluation.grounding.mass.even == pytest.approx(0.25)
     else:
         assert not any(nouns)
-    assert any("3 of 5 images have no box" in note for note in found.notes)
-    assert found.deletion is not None and found.deletion.images <= 3
+    assert any("3 of 5 images have no box" in note for note in evaluation.notes)
+    assert evaluation.deletion is not None and evaluation.deletion.images <= 3
 
 
-def test_limit_takes_the_first_and_says_so(model, folder) -> None:
-    found = evaluate(model, folder, limit=2)
-    assert [item.id for item in found.items] == [7, 3]
-    assert any("first 2 of 5" in note for note in found.notes)
+def test_limit_uses_the_first_images_and_adds_a_note(model, folder) -> None:
+    evaluation = evaluate(model, folder, limit=2)
+    assert [item.id for item in evaluation.items] == [7, 3]
+    assert any("first 2 of 5" in note for note in evaluation.notes)
 
 
 def test_missing_pictures_are_an_error_with_counts_unless_allowed(model, folder, tmp_path) -> None:
@@ -177,46 +177,46 @@ def test_missing_pictures_are_an_error_with_counts_unless_allowed(model, folder,
     alone = write(tmp_path / "captions_val.json", coco(more, "{:012d}.png"))
     with pytest.raises(CaptionerError, match=r"2 of 7 pictures of val are missing.*000000000999\.png"):
         read_evaluation_set(alone, "val", images=folder / "images")
-    gathered = read_evaluation_set(alone, "val", images=folder / "images", allow_missing=True)
-    assert len(gathered.captions) == 5
-    assert any("2 of 7" in note and "not comparable" in note for note in gathered.notes)
+    evaluation_set = read_evaluation_set(alone, "val", images=folder / "images", allow_missing=True)
+    assert len(evaluation_set.captions) == 5
+    assert any("2 of 7" in note and "not comparable" in note for note in evaluation_set.notes)
 
 
 def test_images_without_references_are_counted_and_left_out(folder, tmp_path) -> None:
     alone = write(tmp_path / "captions_val.json", coco({**REFERENCES, 998: [], 999: ["  "]}, "{:012d}.png"))
-    gathered = read_evaluation_set(alone, "val", images=folder / "images")
-    assert len(gathered.captions) == 5
-    assert any("2 of 7 images have no reference" in note for note in gathered.notes)
+    evaluation_set = read_evaluation_set(alone, "val", images=folder / "images")
+    assert len(evaluation_set.captions) == 5
+    assert any("2 of 7 images have no reference" in note for note in evaluation_set.notes)
     with pytest.raises(CaptionerError, match="none of the 1 images"):
         read_evaluation_set(write(tmp_path / "b" / "captions_val.json", coco({1: []})), "val")
 
 
-def test_a_split_that_is_not_there_names_those_that_are(folder) -> None:
+def test_the_error_for_an_unknown_split_lists_the_splits(folder) -> None:
     with pytest.raises(UsageError, match=r"no split 'test'.*train, val"):
         read_evaluation_set(folder, "test")
 
 
-def test_a_file_whose_name_tells_no_split_is_the_split_asked_for(folder, tmp_path) -> None:
+def test_a_file_without_a_split_in_its_name_is_the_split_asked_for(folder, tmp_path) -> None:
     alone = write(tmp_path / "mine.json", coco(REFERENCES, "{:012d}.png"))
-    gathered = read_evaluation_set(alone, "test", images=folder / "images")
-    assert (len(gathered.captions), gathered.split, gathered.training) == (5, "test", None)
+    evaluation_set = read_evaluation_set(alone, "test", images=folder / "images")
+    assert (len(evaluation_set.captions), evaluation_set.split, evaluation_set.training) == (5, "test", None)
 
 
-def test_an_unreadable_picture_is_named_and_the_rest_measured(model, folder, tmp_path) -> None:
+def test_an_unreadable_picture_is_a_failure_and_the_rest_is_measured(model, folder, tmp_path) -> None:
     for path in (folder / "images").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes() if path.stem != f"{3:012d}" else b"no picture")
-    gathered = read_evaluation_set(folder / "captions_val.json", "val", images=tmp_path)
-    source = PictureFiles(model.captioner.backend, gathered.captions.items)
-    found = protocol.evaluate(model, gathered, source, model.captioner.options(), batch=2)
-    assert [item.id for item in found.items] == [7, 5, 9, 4]
-    assert [Path(failure.name).name for failure in found.failures] == ["000000000003.png"]
+    evaluation_set = read_evaluation_set(folder / "captions_val.json", "val", images=tmp_path)
+    source = PictureFiles(model.captioner.backend, evaluation_set.captions.items)
+    evaluation = protocol.evaluate(model, evaluation_set, source, model.captioner.options(), batch=2)
+    assert [item.id for item in evaluation.items] == [7, 5, 9, 4]
+    assert [Path(failure.name).name for failure in evaluation.failures] == ["000000000003.png"]
 
 
-def test_a_hard_model_is_measured_at_the_places_it_chose(tmp_path, folder) -> None:
+def test_captions_of_a_hard_model_have_sampled_cells(tmp_path, folder) -> None:
     hard = load_model(write_model(tmp_path / "hard", hard=True).folder)
-    found = evaluate(hard, folder)
-    assert found.attention == "hard"
-    assert all(word.cell is not None for caption in found.captions for word in caption.words)
+    evaluation = evaluate(hard, folder)
+    assert evaluation.attention == "hard"
+    assert all(word.cell is not None for caption in evaluation.captions for word in caption.words)
 
 
 def test_the_light_install_evaluates_without_torch(bundle, folder) -> None:
@@ -270,22 +270,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_training_run_is_evaluated_with_its_own_search_settings(run, folder) -> None:
     loaded = load_model(run)
     assert (loaded.name, loaded.attention) == ("tiny", "soft")
-    found = evaluate(loaded, folder)
-    assert found.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
-    assert "repeat penalty 1.5, at most 9 words" in tables.heading(found)
-    assert tables.record(found)["search"]["repeat_penalty"] == 1.5
-    assert [c.text for c in found.captions] == [loaded.captioner(item.path).text for item in found.items]
+    evaluation = evaluate(loaded, folder)
+    assert evaluation.options == SearchOptions(beam=2, length_power=0.5, max_length=9, repeat_penalty=1.5)
+    assert "repeat penalty 1.5, at most 9 words" in tables.heading(evaluation)
+    assert tables.record(evaluation)["search"]["repeat_penalty"] == 1.5
+    assert [c.text for c in evaluation.captions] == [loaded.captioner(item.path).text for item in evaluation.items]
     with pytest.raises(UsageError, match="export it"):
         load_model(run, backend="onnx")
 
 
-def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
+def test_cached_features_give_the_same_results_as_pictures(run, folder) -> None:
     from captioner.train import features
 
     loaded = load_model(run)
     backend = loaded.captioner.backend
-    gathered = read_evaluation_set(folder, "val", boxes=folder / "instances_val.json")
-    items = gathered.captions.items
+    evaluation_set = read_evaluation_set(folder, "val", boxes=folder / "instances_val.json")
+    items = evaluation_set.captions.items
     encoder = backend.network.encoder  # type: ignore[attr-defined]
     spec = features.FeatureSpec.of(encoder, flip=False)
     caches = run.parent / "cache"
@@ -294,28 +294,28 @@ def test_cached_features_give_what_the_pictures_give(run, folder) -> None:
     expected = evaluate(loaded, folder, boxes=folder / "instances_val.json")
     for place in (caches, made.folder):  # a folder of caches, and the cache itself
         source = FeatureCache(backend, items, place)
-        found = protocol.evaluate(loaded, gathered, source, options, batch=2)
-        assert [c.text for c in found.captions] == [c.text for c in expected.captions]
-        for one, other in zip(found.captions, expected.captions, strict=True):
+        evaluation = protocol.evaluate(loaded, evaluation_set, source, options, batch=2)
+        assert [c.text for c in evaluation.captions] == [c.text for c in expected.captions]
+        for one, other in zip(evaluation.captions, expected.captions, strict=True):
             np.testing.assert_allclose(one.alphas, other.alphas, atol=2e-3)  # the cache holds 16 bits
-        assert found.likelihood is not None and expected.likelihood is not None
+        assert evaluation.likelihood is not None and expected.likelihood is not None
         perplexity = expected.likelihood.perplexity.value
-        assert found.likelihood.perplexity.value == pytest.approx(perplexity, rel=2e-3)
-        assert (found.grounding is None) == (expected.grounding is None)
+        assert evaluation.likelihood.perplexity.value == pytest.approx(perplexity, rel=2e-3)
+        assert (evaluation.grounding is None) == (expected.grounding is None)
 
 
-def test_a_cache_that_is_not_there_or_of_another_encoder_is_named(run, folder, bundle, tmp_path) -> None:
+def test_the_error_for_a_missing_cache_names_it(run, folder, bundle, tmp_path) -> None:
     backend = load_model(run).captioner.backend
     items = read_evaluation_set(folder, "val").captions.items
     with pytest.raises(UsageError, match="no such folder"):
         FeatureCache(backend, items, tmp_path / "none")
-    with pytest.raises(UsageError, match="holds no efficientnet_lite0-64"):
+    with pytest.raises(UsageError, match="no cache efficientnet_lite0-64"):
         FeatureCache(backend, items, tmp_path)
     with pytest.raises(UsageError, match="--backend torch"):
         FeatureCache(load_model(bundle).captioner.backend, items, tmp_path)
 
 
-def test_a_run_that_has_not_been_validated_says_so(run, tmp_path) -> None:
+def test_a_run_without_a_validation_is_an_error(run, tmp_path) -> None:
     (tmp_path / "config.yaml").write_text((run / "config.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(UsageError, match="not been validated"):
         load_model(tmp_path)

@@ -1,4 +1,4 @@
-"""The report's page: whole, self-contained, safe, and with charts that show what they are given."""
+"""The report page is complete, self-contained and safe, and its charts are correct."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def report(**changes: object) -> Report:
     return Report(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_everything_given_is_on_the_render() -> None:
+def test_the_page_has_all_content_of_the_report() -> None:
     text = render(report(alarms=("attention stands still",), notes=("the first 5 of 10 images",)))
     for part in ("31.2", "30.1 to 32.3", "104.0", "not available: needs Java", "even map 20.0%"):
         assert part in text
@@ -64,14 +64,14 @@ def test_everything_given_is_on_the_render() -> None:
     assert text.index("Worst captions") < text.index("a boat at sea") < text.index("Best captions")
 
 
-def test_the_page_asks_for_nothing_outside_itself() -> None:
+def test_the_page_loads_nothing_from_outside() -> None:
     text = render(report())
     assert not re.search(r"(?:src|href)=\"(?!data:)", text)
     assert "http:" not in text and "https:" not in text and "<script" not in text
     assert "default-src 'none'" in text
 
 
-def test_text_from_outside_stays_text() -> None:
+def test_text_is_escaped() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"
     text = render(
         report(
@@ -95,7 +95,7 @@ def test_examples_are_drawn_as_overlays() -> None:
         assert sheet.width > 400  # the sheet of the two words and the picture, not the picture of 60 x 40
 
 
-def test_a_picture_that_has_gone_does_not_take_the_page_with_it(tmp_path: Path) -> None:
+def test_a_deleted_picture_is_reported_on_the_page(tmp_path: Path) -> None:
     from dataclasses import replace
 
     from captioner.images.frame import Frame
@@ -106,7 +106,7 @@ def test_a_picture_that_has_gone_does_not_take_the_page_with_it(tmp_path: Path) 
     assert "no such file" in text and "a boat at sea" in text
 
 
-def test_bars_are_as_high_as_their_share() -> None:
+def test_the_height_of_a_bar_is_its_share() -> None:
     drawn = charts.histogram([("captions", [3, 4, 4, 4])], title="Length", axis="words", whole=True)
     heights = [float(h) for h in re.findall(r'class="bar"[^>]* height="([\d.]+)"', drawn)]
     assert len(heights) == 2
@@ -114,27 +114,29 @@ def test_bars_are_as_high_as_their_share() -> None:
     assert "<title>3: 25.0%</title>" in drawn and "<title>4: 75.0%</title>" in drawn
 
 
-def test_two_series_share_their_bins_and_outliers_stay_inside() -> None:
+def test_two_series_have_the_same_bins_and_outliers_go_into_the_last() -> None:
     values = [*range(1000), 1e9]
     drawn = charts.histogram([("images", [float(v) for v in values])], title="CIDEr", axis="CIDEr")
     shares = [float(s) for s in re.findall(r": ([\d.]+)%</title>", drawn)]
     assert sum(shares) == pytest.approx(100, abs=2)  # nothing is lost, the highest is in the last bin
     assert len(shares) > 10
-    assert "the last with all above" in drawn
+    assert "the last bin has all higher values" in drawn
     lengths = charts.histogram([("captions", [9] * 500 + [60])], title="Length", axis="words", whole=True)
-    assert "the last with all above" in lengths
-    assert "all above" not in charts.histogram([("captions", [8, 9, 9])], title="Length", axis="words", whole=True)
+    assert "the last bin has all higher values" in lengths
+    assert "all higher values" not in charts.histogram(
+        [("captions", [8, 9, 9])], title="Length", axis="words", whole=True
+    )
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0]])
-def test_histograms_of_next_to_nothing(values: list[float]) -> None:
+def test_histograms_of_no_value_and_of_one_value_are_drawn(values: list[float]) -> None:
     for whole in (True, False):
         drawn = charts.histogram([("images", values)], title="Length", axis="words", whole=whole)
         assert "Length" in drawn and "nan" not in drawn
 
 
 @pytest.mark.skipif(not CHROMIUM or not DRIVER, reason="no browser found; on Debian: apt-get install chromium-driver")
-def test_in_a_browser_it_is_quiet_readable_and_fits(browser, tmp_path: Path) -> None:
+def test_in_a_browser_the_page_has_no_errors_enough_contrast_and_fits_the_window(browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(render(report(alarms=("attention stands still",))), encoding="utf-8")
     for name, width in (("light", 1200), ("dark", 500)):

@@ -1,4 +1,4 @@
-"""CIDEr-D here is pycocoevalcap's, for any corpus that the document frequencies come from."""
+"""CIDEr-D equals pycocoevalcap's, with the document frequencies of any corpus."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_reward_equals_pycocoevalcap_to_a_millionth() -> None:
     assert ours == pytest.approx(np.array(theirs), abs=1e-6)
 
 
-def test_frequencies_of_another_corpus_are_used_as_pycocoevalcap_would() -> None:
+def test_document_frequencies_of_another_corpus_give_pycocoevalcaps_scores() -> None:
     corpus, references = sentences(2, 200, 3), sentences(3, 10, 4)
     captions = [group[0] for group in sentences(4, 10, 1).values()]
     scorer = CiderScorer()
@@ -58,7 +58,7 @@ def test_words_and_their_numbers_give_the_same_reward() -> None:
     assert by_word.tolist() == by_number.tolist()
 
 
-def test_an_end_token_makes_a_cut_caption_pay() -> None:
+def test_with_an_end_token_a_caption_that_breaks_off_loses() -> None:
     references = {"i": [["a", "man", "on", "a", "horse"]], **sentences(7, 30, 3)}
     whole, cut = references["i"][0], references["i"][0][:4]
     plain, ended = CiderReward(references), CiderReward(references, end="<end>")
@@ -68,7 +68,7 @@ def test_an_end_token_makes_a_cut_caption_pay() -> None:
     assert ended([cut], ["i"]) == pytest.approx(CiderReward(spelled)([[*cut, "<end>"]], ["i"]))
 
 
-def test_a_batch_is_scored_in_well_under_a_tenth_of_a_second() -> None:
+def test_a_batch_of_160_captions_takes_less_than_a_tenth_of_a_second() -> None:
     references = sentences(8, 32, 5)
     reward = CiderReward(references)
     captions = [group[0] for _ in range(5) for group in sentences(9, 32, 1).values()]
@@ -78,7 +78,7 @@ def test_a_batch_is_scored_in_well_under_a_tenth_of_a_second() -> None:
     assert time.process_time() - began < 0.1
 
 
-def test_statistics_survive_writing_and_reading(tmp_path: Path) -> None:
+def test_document_frequencies_are_equal_after_writing_and_reading(tmp_path: Path) -> None:
     corpus = sentences(10, 50, 4)
     frequencies = DocumentFrequencies.of(corpus.values())
     for name in ("stats.json", "stats.json.gz"):
@@ -88,7 +88,7 @@ def test_statistics_survive_writing_and_reading(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": "x"}', b"\x1f\x8b broken"])
-def test_a_file_of_another_kind_is_named(tmp_path: Path, content: bytes) -> None:
+def test_the_error_for_another_kind_of_file_names_it(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "stats.json"
     file.write_bytes(content)
     with pytest.raises(CaptionerError, match=r"stats\.json: (not a file of reference statistics|can't be read)"):

@@ -1,4 +1,4 @@
-"""Length, distinct n-grams and unseen captions, by hand."""
+"""Length, distinct n-grams and unseen captions, compared with hand-computed values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from captioner.metrics.diversity import diversity
 
 
-def test_counts_by_hand() -> None:
+def test_figures_equal_hand_computed_values() -> None:
     found = diversity(["a dog runs", "a dog", "A dog."], ["a dog .", "something else"])
     assert found is not None
     assert found.length.value == pytest.approx(7 / 3)
@@ -17,16 +17,16 @@ def test_counts_by_hand() -> None:
     assert found.unseen is not None and found.unseen.value == pytest.approx(1 / 3)  # only "a dog runs" is new
 
 
-def test_without_training_captions_nothing_is_said_about_them() -> None:
+def test_without_training_captions_there_is_no_share_of_unseen_captions() -> None:
     found = diversity(["a dog"])
     assert found is not None and found.unseen is None
 
 
-def test_an_empty_caption_is_counted_and_is_a_caption() -> None:
+def test_an_empty_caption_counts_as_a_caption() -> None:
     found = diversity(["", "a dog"])
     assert found is not None
     assert (found.captions, found.empty, found.length.value) == (2, 1, 1.0)
 
 
-def test_no_captions_no_figures() -> None:
+def test_without_captions_there_are_no_figures() -> None:
     assert diversity([]) is None

@@ -1,4 +1,4 @@
-"""BLEU-4 and METEOR as rewards against other ways of computing them."""
+"""BLEU-4 and METEOR as rewards, compared with other implementations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def corpus(images: int = 8, captions: int = 4) -> tuple[list[Tokens], Tokens, li
     return references, said, owners
 
 
-def test_bleu_is_made_of_the_counts_of_pycocoevalcap() -> None:
+def test_bleu_is_computed_from_the_counts_of_pycocoevalcap() -> None:
     references, said, owners = corpus()
     found = BleuReward(references, end=END)(said, owners)
     scorer = BleuScorer(n=4)
@@ -64,7 +64,7 @@ def test_bleu_equals_nltks_sentence_bleu_with_add_one_smoothing() -> None:
         assert value == pytest.approx(expected, rel=1e-12)
 
 
-def test_bleu_of_short_and_wrong_captions() -> None:
+def test_bleu_ranks_complete_cut_short_wrong_and_empty_captions() -> None:
     reward = BleuReward([[[4, 5, 6, 7, 8], [4, 5, 6]]], end=END)
     captions = [[4, 5, 6, 7, 8], [4, 5, 6, 7], [4, 5], [9, 10, 11], []]
     whole, broken_off, short, wrong, empty = reward(captions, [0] * len(captions))
@@ -76,7 +76,7 @@ needs_meteor = pytest.mark.skipif(not is_installed(), reason="METEOR's files are
 
 
 @needs_meteor
-def test_meteor_is_the_score_with_an_empty_table_of_paraphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meteor_equals_the_score_without_paraphrases(monkeypatch: pytest.MonkeyPatch) -> None:
     references, said, owners = corpus()
     found = MeteorReward(references, VOCABULARY)(said, owners)
     nothing = np.zeros(0, np.int64)
@@ -90,7 +90,7 @@ def test_meteor_is_the_score_with_an_empty_table_of_paraphrases(monkeypatch: pyt
 
 
 @needs_meteor
-def test_meteor_knows_stems_and_synonyms() -> None:
+def test_meteor_matches_stems_and_synonyms() -> None:
     reference, stem, synonym, other, nothing = (
         [WORDS.index(word) for word in text.split()]
         for text in ("a big dog runs", "a big dog running", "a large dog runs", "a frisbee dog runs", "")
@@ -102,7 +102,7 @@ def test_meteor_knows_stems_and_synonyms() -> None:
 
 
 @needs_meteor
-def test_an_unknown_word_of_a_reference_counts_as_one_word_that_is_not_there() -> None:
+def test_an_unknown_word_of_a_reference_matches_nothing() -> None:
     dog, big, runs, grass = (WORDS.index(word) for word in ("dog", "big", "runs", "grass"))
     unknown, other = ([[big, x, dog, runs]] for x in (UNK, grass))
     found = MeteorReward([unknown, other, [[UNK, UNK]]], VOCABULARY)([[big, dog, runs]] * 3, [0, 1, 2])

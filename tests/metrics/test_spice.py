@@ -1,4 +1,4 @@
-"""SPICE runs where its files are, asks Java the right question, and otherwise says what is missing."""
+"""SPICE calls Java correctly if its files are installed, and says what is missing otherwise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for java")
-def test_answers_are_put_in_the_captions_order(folder: Path) -> None:
+def test_scores_are_in_the_order_of_the_captions(folder: Path) -> None:
     captions = {"1": "a dog runs", "2": "nothing", "3": "a dog runs fast"}
     references = {image: ["a dog runs fast here"] for image in captions}
     assert spice_missing(folder) is None
@@ -48,7 +48,7 @@ def test_answers_are_put_in_the_captions_order(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script stands in for java")
-def test_what_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_parts_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "lib" / MODELS[1]).unlink()
     assert "models.jar" in str(spice_missing(folder)) and MODELS[0] + " and" not in str(spice_missing(folder))
     (folder / "spice-1.0.jar").unlink()
@@ -57,7 +57,7 @@ def test_what_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "Java" in str(spice_missing(folder))
 
 
-def test_nothing_is_downloaded_when_models_are_missing(folder: Path) -> None:
+def test_nothing_is_downloaded_if_models_are_missing(folder: Path) -> None:
     (folder / "lib" / MODELS[0]).unlink()
     spice_missing(folder)
     assert not (folder / "lib" / MODELS[0]).exists()

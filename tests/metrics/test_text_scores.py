@@ -1,4 +1,4 @@
-"""Every score is pycocoevalcap's own, and what is said about it image by image adds up to it."""
+"""Every score equals pycocoevalcap's, and the values per image add up to it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pycocoevalcap_scores(
     )
 
 
-def test_every_metric_is_pycocoevalcaps_to_a_millionth() -> None:
+def test_every_metric_equals_pycocoevalcaps_to_a_millionth() -> None:
     values, per_image = pycocoevalcap_scores(RESULTS, REFERENCES)
     ours = score(RESULTS, REFERENCES, metrics=PURE)
     assert list(ours.values) == list(values)
@@ -67,14 +67,14 @@ def test_every_metric_is_pycocoevalcaps_to_a_millionth() -> None:
 
 
 @pytest.mark.parametrize("image", RESULTS)
-def test_one_image_alone_scores_as_pycocoevalcap_scores_it(image: str) -> None:
+def test_the_score_of_one_image_equals_pycocoevalcaps(image: str) -> None:
     results, references = {image: RESULTS[image]}, {image: REFERENCES[image]}
     values, _ = pycocoevalcap_scores(results, references)
     ours = score(results, references, metrics=PURE).values
     assert ours == pytest.approx({name: 100 * value for name, value in values.items()}, abs=1e-6)
 
 
-def test_bleu_equals_nltks_where_every_caption_has_four_words_and_a_match_of_every_order() -> None:
+def test_bleu_equals_nltks_if_captions_have_four_words_and_matches_of_every_order() -> None:
     """docs/metrics.md lists where the two differ."""
     results = {"a": "a man riding a wave on a surfboard", "b": "two dogs play in the snow", "c": "a red bus drives by"}
     references = {
@@ -98,7 +98,7 @@ def test_nltk_counts_an_n_gram_for_a_caption_that_is_too_short_to_have_one() -> 
     assert score(results, references, metrics=["BLEU-2"]).values["BLEU-2"] == pytest.approx(100, abs=1e-5)
 
 
-def test_bleu_of_a_hand_computed_example() -> None:
+def test_bleu_equals_a_hand_computed_example() -> None:
     # "the cat the cat on the mat" against "the cat is on the mat" and "there is a cat on the mat":
     # 7 words, right ones the x2 (no reference has three), cat, on, mat: 5 of 7.
     # Bigrams: the cat, on the, the mat, cat on are right once each: 4 of 6. The closest length is 7: no penalty.
@@ -111,13 +111,13 @@ def test_bleu_of_a_hand_computed_example() -> None:
     assert ours["BLEU-2"] == pytest.approx(100 * math.sqrt(5 / 7 * 4 / 6), abs=1e-5)
 
 
-def test_bleu_of_a_short_caption_pays_for_its_brevity() -> None:
+def test_bleu_of_a_short_caption_has_the_brevity_penalty() -> None:
     # Both words right, 2 of 6: exp(1 - 6/2).
     ours = score({"i": "the cat"}, {"i": ["the cat is on the mat"]}, metrics=["BLEU-1"]).values
     assert ours == {"BLEU-1": pytest.approx(100 * math.exp(-2), abs=1e-5)}
 
 
-def test_rouge_of_a_hand_computed_example() -> None:
+def test_rouge_equals_a_hand_computed_example() -> None:
     # Longest common subsequence of "police killed the gunman" and "police kill the gunman": 3 of 4 and 4 words;
     # precision = recall = 3/4, hence F = 3/4 for any beta. Against "the gunman": P = 2/4, R = 2/2.
     # The best precision (3/4) and the best recall (1) count, beta = 1.2.
@@ -139,26 +139,26 @@ def test_a_perfect_caption_scores_the_maximum() -> None:
     assert ours["ROUGE-L"] == ours["METEOR"] == pytest.approx(100)
 
 
-def test_an_unknown_word_never_matches_not_even_itself() -> None:
+def test_an_unknown_word_does_not_match_even_itself() -> None:
     references = {"a": ["a <unk> on a <unk>"], "b": ["<unk>"]}
     ours = score({"a": "<unk> <unk>", "b": "<unk>"}, references, metrics=(*PURE, "METEOR"))
     assert all(value == pytest.approx(0, abs=1e-6) for value in ours.values.values())
 
 
-def test_an_empty_caption_scores_nothing_even_against_an_empty_reference() -> None:
+def test_an_empty_caption_scores_0_even_against_an_empty_reference() -> None:
     ours = score({"a": "...", "b": "a dog"}, {"a": ["!"], "b": ["a dog"]}, metrics=PURE)
     assert [ours.metrics[name].per_image[0] for name in ours.metrics] == pytest.approx([0] * 6, abs=1e-6)
     assert any("1 of 2 captions are empty" in warning for warning in ours.warnings)
 
 
-def test_what_the_images_contribute_adds_up_to_the_score() -> None:
+def test_the_statistics_of_the_images_give_the_score() -> None:
     for name, metric in score(RESULTS, REFERENCES, metrics=(*PURE, "METEOR")).metrics.items():
         together = float(metric.combine(metric.statistics.mean(axis=0)))
         assert together == pytest.approx(metric.value, abs=1e-3), name
 
 
-def test_the_interval_is_that_of_resampling_images_one_set_at_a_time() -> None:
-    """Against a plain bootstrap that scores each drawn set anew with pycocoevalcap."""
+def test_the_interval_equals_that_of_scoring_each_sample_of_images_again() -> None:
+    """Compared with a plain bootstrap that scores each sample with pycocoevalcap."""
     generator = np.random.default_rng(3)
     images = list(RESULTS)
     draws: dict[str, list[float]] = {"BLEU-1": [], "ROUGE-L": []}
@@ -186,7 +186,7 @@ def test_a_system_does_not_differ_from_itself() -> None:
         assert (gap.difference, gap.interval.low, gap.interval.high, gap.p) == (0, 0, 0, 1)
 
 
-def test_a_system_better_on_every_image_is_told_apart() -> None:
+def test_a_system_that_is_better_on_every_image_is_significantly_better() -> None:
     images = {str(i): f"a number {i} and {i + 1} on a wall" for i in range(40)}
     references = {image: [text] for image, text in images.items()}
     worse = {image: " ".join(text.split()[:4]) for image, text in images.items()}
@@ -196,14 +196,14 @@ def test_a_system_better_on_every_image_is_told_apart() -> None:
         assert gap.interval.low > 0 and gap.p == 0, name
 
 
-def test_systems_of_different_images_are_not_compared() -> None:
+def test_systems_with_different_images_are_an_error() -> None:
     some = score({"a": "a dog"}, {"a": ["a dog"]}, metrics=["BLEU"])
     other = score({"b": "a dog"}, {"b": ["a dog"]}, metrics=["BLEU"])
     with pytest.raises(CaptionerError, match="same images"):
         some.minus(other)
 
 
-def test_few_images_are_warned_of_unless_a_larger_corpus_gives_the_weights() -> None:
+def test_few_images_give_a_warning_unless_a_larger_corpus_gives_the_weights() -> None:
     texts = [[tokenize(text) for text in group] for group in REFERENCES.values()]
     frequencies = DocumentFrequencies.of(texts)
     assert any("CIDEr is unreliable on 8 images" in w for w in score(RESULTS, REFERENCES, metrics=PURE).warnings)
@@ -212,7 +212,7 @@ def test_few_images_are_warned_of_unless_a_larger_corpus_gives_the_weights() -> 
     assert larger.values == pytest.approx(score(RESULTS, REFERENCES, metrics=["CIDEr"]).values, abs=1e-6)
 
 
-def test_a_metric_without_its_files_is_not_available_and_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_without_its_files_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise MeteorUnavailableError("METEOR needs a file")
 
@@ -235,7 +235,7 @@ def test_captions_without_references_and_unknown_metrics_are_errors() -> None:
         score({"a": "x"}, {"a": ["x"]}, metrics=["CIDER"])
 
 
-def test_scores_are_named_in_the_fields_order() -> None:
+def test_scores_have_the_standard_order() -> None:
     assert [*score(RESULTS, REFERENCES, metrics=("CIDEr", "BLEU")).values] == [
         name for name in scores_module.METRICS if name.startswith(("BLEU", "CIDEr"))
     ]

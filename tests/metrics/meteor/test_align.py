@@ -39,13 +39,13 @@ def test_ties_are_broken_as_in_the_jar(
     assert ([(m.ref, m.start) for m in matches], counted) == (places, chunks)
 
 
-def test_a_lone_pair_of_rival_synonyms_counts_for_nothing() -> None:
+def test_a_single_pair_that_is_synonym_and_paraphrase_is_not_aligned() -> None:
     """The jar leaves "kid" and "child", synonyms and paraphrases of each other, unaligned when alone."""
     rivals = [Match(0, 1, 0, 1, 2), Match(0, 1, 0, 1, 3)]
     assert align([rivals], 1) == ([], 0)
 
 
-def test_the_same_pair_is_taken_next_to_a_match() -> None:
+def test_the_same_pair_is_aligned_next_to_another_match() -> None:
     rivals = [Match(1, 1, 1, 1, 2), Match(1, 1, 1, 1, 3)]
     first = Match(0, 1, 0, 1, 0)
     assert align([[first], rivals], 2) == ([first, rivals[0]], 1)

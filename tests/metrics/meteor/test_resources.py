@@ -1,4 +1,4 @@
-"""The tables are read from small files of the same form as METEOR's, indexed once, and read back equal."""
+"""The tables are read from small files in METEOR's format, indexed once, and read back equal."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_paraphrases_keep_the_tables_order(files: Files) -> None:
     assert load().paraphrases[phrase_number(["quickly"])] == []
 
 
-def test_senses_are_the_words_own_and_its_base_forms(files: Files) -> None:
+def test_senses_are_those_of_the_word_and_its_base_form(files: Files) -> None:
     senses = load().senses
     assert senses("dog") == {1, 2} and senses("hounds") == {2}
     assert senses("ran") == senses("running") == {5, 9}
     assert senses("mice") == {3} and senses("fates") == {8} and senses("bass") == {4} and senses("zebra") == set()
 
 
-def test_the_second_start_reads_the_index_and_not_the_table(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_load_reads_the_index_and_not_the_table(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not module.is_indexed()
     first = load()
     assert module.is_indexed()
@@ -66,7 +66,7 @@ def test_the_second_start_reads_the_index_and_not_the_table(files: Files, monkey
     assert list(files.index_file().parent.iterdir()) == [files.index_file()]
 
 
-def test_a_broken_index_is_made_anew(files: Files) -> None:
+def test_a_broken_index_is_built_again(files: Files) -> None:
     load()
     files.index_file().write_bytes(b"half a file")
     assert load().senses("dog") == {1, 2}
@@ -79,7 +79,7 @@ def test_other_files_have_another_index(files: Files) -> None:
     assert files.index_file() != before
 
 
-def test_a_cache_that_cannot_be_written_is_no_failure(
+def test_a_cache_folder_that_cannot_be_written_is_no_error(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -96,7 +96,7 @@ def test_the_cache_folder_is_the_platforms_unless_the_environment_names_another(
     assert module.cache_folder() == platformdirs.user_cache_path("captioner", appauthor=False)
 
 
-def test_phrases_are_numbered_alike_alone_and_in_a_sentence() -> None:
+def test_a_phrase_has_the_same_number_alone_and_in_a_sentence() -> None:
     words = "a b c d e f g h i".split()  # noqa: SIM905
     found = {(start, length): number for start, length, number in phrases(words)}
     assert max(length for _, length in found) == 7 and len(set(found.values())) == len(found) == 42

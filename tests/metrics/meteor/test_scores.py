@@ -23,20 +23,20 @@ CASES = GOLDEN["cases"]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_segment_scores_as_in_the_jar(name: str) -> None:
+def test_a_segment_has_the_score_of_the_jar(name: str) -> None:
     case = CASES[name]
     statistics = meteor_statistics({"i": case["caption"]}, {"i": case["references"]})
     assert meteor_scores(statistics) == pytest.approx([case["score"]], abs=1e-9)
 
 
-def test_a_corpus_scores_as_in_the_jar() -> None:
+def test_a_corpus_has_the_score_of_the_jar() -> None:
     captions = {name: case["caption"] for name, case in CASES.items()}
     references = {name: case["references"] for name, case in CASES.items()}
     statistics = meteor_statistics(captions, references)
     assert float(meteor_scores(statistics.sum(axis=0))) == pytest.approx(GOLDEN["corpus"], abs=1e-9)
 
 
-def test_a_score_does_not_depend_on_the_company_a_caption_is_in() -> None:
+def test_the_score_of_a_caption_does_not_depend_on_the_other_captions() -> None:
     captions = {name: case["caption"] for name, case in CASES.items()}
     references = {name: case["references"] for name, case in CASES.items()}
     together = meteor_scores(meteor_statistics(captions, references))
@@ -51,7 +51,7 @@ def data_folder() -> Path:
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java runs the jar that ours is compared with")
 @pytest.mark.skipif(not data_folder().is_dir(), reason="COCO's captions are not here (CAPTIONER_DATA)")
 @pytest.mark.skipif("CAPTIONER_SLOW" not in os.environ, reason="runs the jar for a minute (CAPTIONER_SLOW=1)")
-def test_a_thousand_images_score_as_in_the_jar(tmp_path: Path) -> None:
+def test_a_thousand_images_have_the_scores_of_the_jar(tmp_path: Path) -> None:
     groups: dict[int, list[str]] = {}
     content = json.loads((data_folder() / "captions_val.json").read_text(encoding="utf-8"))
     for annotation in content["annotations"]:

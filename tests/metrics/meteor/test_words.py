@@ -25,5 +25,5 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("caption", "words"), RECORDED)
-def test_words_are_those_of_the_jar(caption: str, words: str) -> None:
+def test_words_equal_those_of_the_jar(caption: str, words: str) -> None:
     assert meteor_words(caption) == words.split()
