@@ -1,7 +1,7 @@
-"""The one exception a user can meet, and the sentence for a name that isn't known.
+"""The exceptions of this package, and the message for an unknown name.
 
-CaptionerError            something a user can put right; the message says what, where and how
-└── UsageError            the call itself is wrong (unknown model, no image at all): exit code 2
+CaptionerError            something that the user can fix; the message says what is wrong, where, and what to do
+└── UsageError            the call itself is wrong, such as an unknown model or option: exit code 2
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Iterable
 
 
 class CaptionerError(Exception):
-    """Something a user can put right; the command line prints it without a traceback."""
+    """Something that the user can fix. The command line prints the message without a traceback."""
 
 
 class UsageError(CaptionerError):
-    """The call is wrong, before any work was done."""
+    """The call is wrong. It is raised before any work is done."""
 
 
 def nearest(name: str, choices: Iterable[str], count: int = 1) -> list[str]:
-    """The choices that look most like `name`, best first; empty where nothing is close."""
+    """The choices most similar to `name`, best first; empty if none is similar."""
     return difflib.get_close_matches(name, list(choices), n=count, cutoff=0.5)
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a wrong name: lists the right ones and suggests the nearest."""
+    """The error for an unknown name. It lists the known names and suggests the nearest one."""
     names = list(choices)
     close = nearest(name, names)
     hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -60,7 +60,7 @@ def test_a_tensor_gives_the_same_caption(captioner, files):
     assert captioner(tensor).words == captioner(tensor.permute(2, 0, 1) / 255).words == captioner(files[0]).words
 
 
-def test_a_caption_carries_what_search_found(captioner, files):
+def test_a_caption_has_the_words_score_and_maps_of_the_search(captioner, files):
     pixels = colours(1)
     options = captioner.options(n_best=2)
     (found,) = search(captioner.backend, captioner.backend.encode(pixels), options)
@@ -90,7 +90,7 @@ def test_a_stream_keeps_the_order_whatever_the_batch(captioner, files, batch):
     assert names == [str(path) for path in files]
 
 
-def test_a_bad_picture_is_a_failure_in_its_place(captioner, files, tmp_path):
+def test_an_unreadable_picture_is_a_failure_at_its_position(captioner, files, tmp_path):
     (tmp_path / "bad.jpg").write_text("no picture")
     sources = [files[0], tmp_path / "bad.jpg", files[1], tmp_path / "none.jpg"]
     results = list(captioner.stream(sources))
@@ -148,7 +148,7 @@ def test_a_stream_takes_a_batch_of_pictures_in_one_array(captioner, files):
     assert texts == [caption.text for caption in captioner(files[:5])]
 
 
-def test_constraints_that_a_picture_cannot_meet_are_its_failure(captioner, files, monkeypatch):
+def test_a_picture_without_a_caption_that_satisfies_the_constraints_is_a_failure(captioner, files, monkeypatch):
     monkeypatch.setattr(streaming, "search", lambda backend, annotations, options: [[] for _ in annotations.values])
     (result,) = captioner.stream([files[0]])
     assert isinstance(result, Failure) and "no caption satisfies all constraints" in result.reason
@@ -189,7 +189,7 @@ def test_a_slow_source_gets_its_captions_without_waiting_for_a_full_batch(captio
     assert list(stream) == []
 
 
-def test_an_error_of_the_source_is_raised_after_what_came_before(captioner, files):
+def test_an_exception_of_the_source_is_raised(captioner, files):
     def broken():
         yield files[0]
         raise RuntimeError("the list broke off")
@@ -277,7 +277,7 @@ def test_captions_do_not_keep_the_pictures_in_memory_unless_asked(captioner, tmp
     assert grown["no"] < 130 and grown["keep"] > 650
 
 
-def test_sampling_does_not_depend_on_the_company(captioner, files):
+def test_sampling_does_not_depend_on_the_other_pictures(captioner, files):
     options = {"sample": True, "seed": 3, "n_best": 2}
     together = captioner(files[:9], **options)
     backwards = captioner(files[:9][::-1], **options)[::-1]
@@ -285,7 +285,7 @@ def test_sampling_does_not_depend_on_the_company(captioner, files):
     assert captioner(files[4], **options).text == together[4].text
 
 
-def test_a_given_sentence_gets_maps_and_probabilities(captioner, files):
+def test_a_forced_sentence_has_maps_and_probabilities(captioner, files):
     caption = captioner.force(files[0], "A cat on the zebra.")
     assert [word.text for word in caption.words] == ["a", "cat", "on", "the", "zebra"]
     assert caption.end is not None and caption.words[0].alpha.shape == (2, 2)

@@ -1,4 +1,4 @@
-"""Manifest: what a bundle says of itself, read with strict checks. Plain records, no files."""
+"""Manifest: the description of a bundle, read with strict checks. It opens no files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 from captioner.errors import CaptionerError, UsageError
 from captioner.options import SearchOptions
 
-FORMAT = 1  # raised when an older reader would misread a bundle
+FORMAT = 1  # increased when older versions would misread a bundle
 
 _FILE = re.compile(r"(?:\.\./([A-Za-z0-9][\w.-]*)/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a file must be to be used."""
+    """Size and checksum that a file must have."""
 
     size: int
     sha256: str
@@ -29,21 +29,21 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class EncoderRecord:
-    """The encoder: what it wants and what it gives."""
+    """The encoder: its input and its output."""
 
     name: str
-    image_size: int  # side of the square of pixels
+    image_size: int  # pixels per side of the square input
     rows: int
     cols: int
     annotation_size: int
-    mean: tuple[float, float, float]  # the graph's own normalisation, (pixel - mean) / std on 0..255
+    mean: tuple[float, float, float]  # the graph normalizes: (pixel - mean) / std, on 0..255
     std: tuple[float, float, float]
-    file: str = "encoder.onnx"  # or "../OTHER/encoder.onnx": that of the bundle OTHER beside this one
+    file: str = "encoder.onnx"  # or "../OTHER/encoder.onnx": the encoder of the neighbouring bundle OTHER
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a model is. `settings` is what captioner.model builds it from; the run half doesn't read it."""
+    """What a model is. captioner.model builds the network from `settings`; the run half doesn't read them."""
 
     name: str
     attention: Literal["soft", "hard"]
@@ -64,7 +64,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, values: Any, where: str = "manifest") -> Manifest:
-        """Check everything; `where` names the file in errors."""
+        """Check every entry. `where` names the file in errors."""
         read = _Reader(where)
         if not isinstance(values, dict) or "format" not in values:
             raise CaptionerError(f"{where}: not a captioner manifest (it has no format version)")
@@ -95,24 +95,27 @@ class Manifest:
             created_by=read.take(values, "created_by", str),
             files={name: read.file(record) for name, record in files.items()},
         )
-        # An encoder that is another bundle's comes with that bundle's weights, into which its graph points.
-        home = sibling(manifest.encoder.file)
-        shared = {manifest.encoder.file, f"../{home}/model.safetensors"}
+        # The graph of a shared encoder refers to the weights of its own bundle.
+        other = sibling(manifest.encoder.file)
+        shared = {manifest.encoder.file, f"../{other}/model.safetensors"}
         outside = {name for name in manifest.files if sibling(name) is not None}
         read.check(
-            not outside - shared, f"only the encoder may be another bundle's, not {', '.join(sorted(outside - shared))}"
+            not outside - shared,
+            f"only the encoder may be in another bundle, not {', '.join(sorted(outside - shared))}",
         )
         return manifest
 
 
 def sibling(name: str) -> str | None:
-    """The bundle beside this one that a file is in; None for a file of its own."""
+    """The neighbouring bundle that a file is in; None for a file of the bundle itself."""
     matched = _FILE.fullmatch(name)
     return matched[1] if matched else None
 
 
 @dataclass(frozen=True)
 class _Reader:
+    """Reads entries of one manifest; every error names the file."""
+
     where: str
 
     def check(self, met: bool, sentence: str) -> None:

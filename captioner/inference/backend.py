@@ -1,7 +1,7 @@
-"""Backend: what search needs of a model. Implemented by onnxruntime (`captioner.inference.onnx_backend`) and torch.
+"""Backend: the interface between search and a model. onnxruntime (`onnx_backend`) and torch (`torch_backend`) have it.
 
-All arrays have the axes (B, K, ...): B images and K hypotheses each. What the hypotheses of an image
-share (its annotations and keys) is stored once per image.
+All arrays have the axes (B, K, ...): B images with K hypotheses each. What the hypotheses of an image share (its
+annotations and keys) is stored once per image.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from captioner.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Annotations:
-    """A batch of annotation grids, in the backend's own array type."""
+    """A batch of annotation grids, in the array type of the backend."""
 
     values: Any  # (B, rows * cols, D)
     rows: int
     cols: int
-    # (B,) numbers that name the pictures (`checksums`): random draws are keyed by them, so that a picture gets
-    # the same caption alone, in a batch, or when a run goes on. None: its place in the batch.
+    # (B,): a number per picture (`checksums`) that seeds sampling together with the user's seed. So a picture gets the
+    # same caption alone, in any batch, and in a resumed run. None: the position in the batch.
     keys: NDArray[np.uint32] | None = None
 
     @property
-    def draw_keys(self) -> NDArray[np.uint32]:
+    def sampling_keys(self) -> NDArray[np.uint32]:
         return np.arange(len(self.values), dtype=np.uint32) if self.keys is None else self.keys
 
 
 @dataclass(frozen=True)
 class State:
-    """Where decoding stands. Opaque to search, which only reorders it with `Backend.select`."""
+    """The state of decoding. Search does not look inside; it only reorders it with `Backend.select`."""
 
     shared: dict[str, Any]  # (B, ...): one per image
     own: dict[str, Any]  # (B, K, ...): one per hypothesis
-    # What the draws of a hard model depend on.
+    # For hard attention.
     hard_attention: HardAttention = "expected"
     seed: int = 0
     keys: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))  # (B,)
-    time: int = 0  # words fed
+    time: int = 0  # number of steps so far
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one word more tells."""
+    """The output of one decoding step."""
 
     log_probabilities: NDArray[np.float32]  # (B, K, V)
     state: State
@@ -58,20 +58,20 @@ class Step:
 
 
 def checksums(pixels: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """The keys (B,) of pictures (B, ...)."""
-    return np.array([crc32(np.ascontiguousarray(each).data) for each in pixels], np.uint32)
+    """One number (B,) per picture (B, ...), computed from its pixels."""
+    return np.array([crc32(np.ascontiguousarray(picture).data) for picture in pixels], np.uint32)
 
 
 def gumbel_noise(seed: int, keys: NDArray[np.uint32], time: int, hypotheses: int, cells: int) -> NDArray[np.float32]:
-    """Noise (B, K, L) that makes argmax(log alpha + noise) a draw from alpha.
+    """Noise (B, K, L) that makes argmax(log alpha + noise) a sample from alpha.
 
-    It depends on the seed, the picture and the step alone, so that both backends draw the same places.
+    It depends on the seed, the picture and the step only, so both backends sample the same cells.
     """
-    draws = [
+    noise = [
         np.random.default_rng((seed, int(key), time)).gumbel(size=(hypotheses, cells)).astype(np.float32)
         for key in keys
     ]
-    return np.stack(draws) if draws else np.zeros((0, hypotheses, cells), np.float32)
+    return np.stack(noise) if noise else np.zeros((0, hypotheses, cells), np.float32)
 
 
 class Backend(Protocol):
@@ -86,17 +86,17 @@ class Backend(Protocol):
         """Annotations of pictures, (B, size, size, 3) RGB."""
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
-        """The state before the first word, with one hypothesis an image (K = 1).
+        """The state before the first word, with one hypothesis per image (K = 1).
 
         `hard_attention` says how a hard model turns alpha into a context (None: the model's default); `seed` is for
         sampling. A soft model always takes the expectation.
         """
 
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
-        """Feed the last words (B, K); the first ones are the start token."""
+        """One step, given the previous words (B, K): the start token before the first word."""
 
     def select(self, state: State, parents: NDArray[np.int64]) -> State:
-        """The state in which hypothesis k of image b goes on from hypothesis parents[b, k]."""
+        """The state in which hypothesis k of image b continues hypothesis parents[b, k]."""
 
     def keep(self, state: State, images: NDArray[np.int64]) -> State:
-        """The state of some of the images only, in the order given."""
+        """The state of these images only, in this order."""

@@ -1,5 +1,6 @@
-"""What comes in is cut into batches, evenly where the number is known, without waiting where it comes slowly; and
-worked on by several threads, in order.
+"""Batches of a stream, and work on them by several threads in order.
+
+A list is divided evenly. A slow source is not waited for: it gets smaller batches.
 """
 
 from __future__ import annotations
@@ -11,40 +12,40 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-IDLE = 0.05  # seconds without anything new after which a batch is not waited for any longer
+IDLE = 0.05  # seconds without a new item after which an incomplete batch is returned
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 def rounds(sources: Iterable[T], size: int, workers: int) -> Iterator[list[list[T]]]:
-    """Batches of up to `size` in rounds: those of a round are best prepared together and then worked on at once.
+    """Batches of up to `size` items, in rounds. The batches of a round are prepared together and processed in parallel.
 
-    A round is one batch. The last round of a sequence has one for each worker, equally large, so that all have
-    work to the end. An empty round says that the source has nothing more to give just now.
+    A round is one batch. The last round of a sequence has one batch per worker, of equal size, so that all workers
+    finish together. An empty round means that the source has no new item yet.
     """
     if not isinstance(sources, Sequence):
-        for batch in _as_they_come(sources, size):
+        for batch in _batches_of_stream(sources, size):
             yield [batch] if batch else []
         return
-    alone = max(0, -(-len(sources) // size) - workers)
-    for start in range(0, alone * size, size):
+    single = max(0, -(-len(sources) // size) - workers)  # rounds of one batch
+    for start in range(0, single * size, size):
         yield [list(sources[start : start + size])]
-    rest = list(sources[alone * size :])
+    rest = list(sources[single * size :])
     share = max(1, -(-len(rest) // workers))
     if rest:
         yield [rest[start : start + share] for start in range(0, len(rest), share)]
 
 
-def _as_they_come(sources: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size`; fewer, or none, when a slow source has nothing more to give just now."""
-    coming: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(4 * size)
+def _batches_of_stream(sources: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` items; shorter or empty ones while a slow source has no new item."""
+    items: queue.Queue[tuple[T] | BaseException | None] = queue.Queue(4 * size)
     stopped = threading.Event()
 
     def put(item: tuple[T] | BaseException | None) -> None:
         while not stopped.is_set():
             try:
-                coming.put(item, timeout=1)
+                items.put(item, timeout=1)
                 return
             except queue.Full:
                 continue
@@ -59,14 +60,14 @@ def _as_they_come(sources: Iterable[T], size: int) -> Iterator[list[T]]:
         except BaseException as error:
             put(error)
 
-    # A daemon: a reader that is stuck in a silent pipe must not keep the program from ending.
+    # A daemon thread, because a reader that waits for a silent pipe must not keep the program from ending.
     threading.Thread(target=read, daemon=True, name="sources").start()
     chunk: list[T] = []
-    idle = False  # whether the empty chunk that lets results through has been given
+    idle = False  # an empty batch was returned, so that finished results can be passed on
     try:
         while True:
             try:
-                item = coming.get(timeout=None if idle else IDLE)
+                item = items.get(timeout=None if idle else IDLE)
             except queue.Empty:
                 idle = not chunk
                 yield chunk
@@ -88,7 +89,7 @@ def _as_they_come(sources: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def in_threads(work: Callable[[T], U], parts: Iterable[T], threads: int) -> Iterator[U]:
-    """What the work makes of each part, in order; of the parts only a few are taken ahead."""
+    """The results of `work` in the order of the parts. Only a few parts are taken ahead."""
     waiting: deque[Future[U]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="work")
     try:

@@ -45,7 +45,11 @@ class TorchBackend:
         shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
         hard = self.network.decoder.hard
         return State(
-            shared, own, (hard_attention or self.hard_attention) if hard else "expected", seed, annotations.draw_keys
+            shared,
+            own,
+            (hard_attention or self.hard_attention) if hard else "expected",
+            seed,
+            annotations.sampling_keys,
         )
 
     @torch.inference_mode()

@@ -11,10 +11,10 @@ import re
 import unicodedata
 from functools import lru_cache
 
-# What pycocoevalcap drops. Brackets stay, as "-lrb-" and the like: its list has those in upper case only.
+# Tokens that pycocoevalcap drops. Brackets stay, as "-lrb-" etc., because its list has them in upper case only.
 PUNCTUATION = frozenset(["''", "'", "``", "`", ".", "?", "!", ",", ":", "-", "--", "...", ";"])
 
-# Words that keep their full stop wherever they stand.
+# Abbreviations that always keep their full stop.
 _ABBREVIATIONS = """
     al cf co ct dr ft ga jr ky lt md mo mr ms mt ph rd rt sq sr st va vs vt wm adj adm adv ala apr aug ave
     bhd cie col cos cpl dak dec det drs ens esq est etc ext feb fla fri gen gov hon inc ind jan jos jul
@@ -23,18 +23,18 @@ _ABBREVIATIONS = """
     elec govs insp intl invt kans mich minn mlle mont msgr natl okla penn pres prof reps sens sept supt
     tenn tues univ wisc calif lieut thurs assoc messrs comdr treas mfg mtg pte pty ppte ppty ptes ptys
 """
-# Words that keep it only when they begin with a capital: "Ill." is a state, "ill." ends a sentence.
+# Abbreviations that keep it only with a capital: "Ill." is a state, "ill." ends a sentence.
 _STATES = "Az La Pa Ark Del Ill Ore Tex Mass Miss Wash"
-# Words that keep it only before a number: "no. 5".
+# Abbreviations that keep it only before a number: "no. 5".
 _NUMBERED = "ca no op pp art fig nos figs prop"
-# Words that begin a sentence when capitalised: a single letter before them loses its full stop.
+# Capitalized words that start a sentence: a single letter before them loses its full stop.
 _SENTENCE_STARTERS = """
     About According Additionally After A An As At But Earlier He Her Here However If In It Last Many More
     Now Once One Other Our She Since So Some Such That The Their Then There These They This We What When
     While Yet You
 """
 _STARTERS = frozenset(_SENTENCE_STARTERS.split())
-# Written as one word, read as two.
+# Written as one word, split into two tokens.
 _FUSED = {
     "cannot": ("can", "not"),
     "gonna": ("gon", "na"),
@@ -63,11 +63,11 @@ def _any_of(words: str) -> str:
     return "|".join(words.split())
 
 
-# At each place of a text the longest match is the token.
+# At each position of a text the longest match is the token.
 _RULES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"</?[A-Za-z!?][^<>]*>",  # markup, <unk> among it
+        r"</?[A-Za-z!?][^<>]*>",  # markup, such as <unk>
         r"https?://[^\s\"<>|()]+[^\s\"<>|.!?,;:()'-]",
         r"[A-Za-z0-9][\w.+-]*@[A-Za-z0-9](?:[\w.-]*\w)?",  # mail
         rf"@{_LETTER}[\w]*|#{_LETTER}+",
@@ -75,7 +75,7 @@ _RULES = tuple(
         rf"{_LETTER}(?:\.{_LETTER})+\.{_ENDS}",  # u.s.a.
         rf"(?:(?i:{_any_of(_ABBREVIATIONS)}|[a-z])|(?:{_any_of(_STATES)}))\.{_ENDS}",
         rf"(?i:{_any_of(_NUMBERED)})\.(?=\d)",
-        rf"{_WORD}\.(?=[,;:])",  # any word is taken for an abbreviation when the sentence goes on
+        rf"{_WORD}\.(?=[,;:])",  # before , ; : any word with a full stop counts as an abbreviation
         rf"{_WORD}(?:[-_]{_WORD})*",  # t-shirt
         r"[A-Za-z0-9]+(?:[-_/][A-Za-z0-9]+)*",  # and/or
         rf"\d+(?:[.,]\d+)+-{_WORD}",  # 2.5-inch
@@ -108,7 +108,7 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&amp;": "&"}
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens of one caption, of any language. Line ends count as spaces."""
+    """The tokens of a caption in any language. Line breaks count as spaces."""
     if not text.isascii():
         text = text.translate(_TYPOGRAPHY)
     if "&" in text:
@@ -117,14 +117,14 @@ def tokenize(text: str) -> list[str]:
     chunks = text.split()
     tokens: list[str] = []
     for i, chunk in enumerate(chunks, 1):
-        following = chunks[i] if i < len(chunks) else "A"  # the next caption, to the Java tokenizer
+        following = chunks[i] if i < len(chunks) else "A"  # the Java tokenizer reads one caption after another
         tokens.extend(_chunk_tokens(chunk, following in _STARTERS, following[0].isdigit()))
     return tokens
 
 
 @lru_cache(maxsize=1 << 16)
 def _chunk_tokens(chunk: str, before_sentence: bool, before_number: bool) -> tuple[str, ...]:
-    """The tokens of a piece of text without spaces in it."""
+    """The tokens of a piece of text without spaces."""
     if before_number and chunk[-1] == "." and chunk[:-1].lower() in _NUMBERED.split():
         return (chunk.lower(),)
     shape = chunk if chunk.isascii() else _with_marks_as_letters(chunk)
@@ -145,7 +145,7 @@ def _chunk_tokens(chunk: str, before_sentence: bool, before_number: bool) -> tup
 
 
 def _with_marks_as_letters(chunk: str) -> str:
-    """A string of the same length for the rules to look at: vowel signs and accents belong to their word."""
+    """A string of the same length for the rules, in which vowel signs and accents count as letters of their word."""
     shape = ""
     for character in chunk:
         joins = unicodedata.category(character)[0] == "M" or character in "\u200c\u200d"

@@ -9,7 +9,7 @@ import pytest
 from captioner.files.atomic import open_atomically, sweep, write_atomically
 
 
-def test_bytes_and_text_are_written_in_place_of_what_was_there(tmp_path: Path) -> None:
+def test_bytes_and_text_replace_the_old_content(tmp_path: Path) -> None:
     file = tmp_path / "a"
     write_atomically(file, b"\x00\xff")
     assert file.read_bytes() == b"\x00\xff"
@@ -18,7 +18,7 @@ def test_bytes_and_text_are_written_in_place_of_what_was_there(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_reader_never_meets_half_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_old_file_stands_until_the_new_one_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the moment of syncing, when all is written under the temporary name, the old file still stands."""
     file = tmp_path / "a"
     file.write_text("old")
@@ -46,7 +46,7 @@ def test_a_failed_write_leaves_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_killed_writers_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
+def test_sweep_removes_unfinished_files_and_nothing_else(tmp_path: Path) -> None:
     for name in (".last.safetensors.123.part", "last.safetensors", "notes.part", ".hidden"):
         (tmp_path / name).write_text("x")
     sweep(tmp_path)

@@ -15,7 +15,7 @@ from captioner.inference.batching import in_threads, rounds
 
 
 @given(count=st.integers(0, 300), size=st.integers(1, 40), workers=st.integers(1, 9))
-def test_a_sequence_is_cut_whole_in_order_and_evenly_at_the_end(count, size, workers):
+def test_a_sequence_is_divided_in_order_and_evenly_at_the_end(count, size, workers):
     found = list(rounds(list(range(count)), size, workers))
     batches = [batch for some in found for batch in some]
     assert [each for batch in batches for each in batch] == list(range(count))
@@ -26,12 +26,12 @@ def test_a_sequence_is_cut_whole_in_order_and_evenly_at_the_end(count, size, wor
         assert len(sizes) <= workers and max(sizes) - min(sizes[:-1] or sizes) == 0
 
 
-def test_what_comes_quickly_fills_its_batches():
+def test_a_fast_source_gives_full_batches():
     found = [some[0] for some in rounds(iter(range(10)), 4, 2) if some]
     assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
-def test_what_comes_slowly_is_not_waited_for():
+def test_a_slow_source_gives_incomplete_batches_without_waiting():
     more = threading.Event()
 
     def slow():
@@ -46,7 +46,7 @@ def test_what_comes_slowly_is_not_waited_for():
     assert list(coming) == [[[2]]]
 
 
-def test_no_more_is_taken_than_a_few_batches_ahead():
+def test_only_a_few_batches_are_read_ahead():
     taken = itertools.count()
     coming: Any = rounds(iter(lambda: next(taken), None), 4, 2)
     next(coming)
@@ -55,7 +55,7 @@ def test_no_more_is_taken_than_a_few_batches_ahead():
     coming.close()
 
 
-def test_parts_are_worked_on_by_several_threads_and_come_back_in_order():
+def test_several_threads_process_parts_and_the_results_keep_their_order():
     meeting = threading.Barrier(3, timeout=20)
 
     def work(number):
@@ -80,7 +80,7 @@ def test_only_a_few_parts_are_taken_ahead():
     done.close()
 
 
-def test_what_goes_wrong_in_a_thread_is_heard():
+def test_an_exception_in_a_thread_is_raised():
     def work(number):
         raise ValueError(f"part {number}")
 

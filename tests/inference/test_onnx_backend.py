@@ -67,7 +67,7 @@ def test_select_and_keep_reorder_the_state(soft):
 
 
 @pytest.mark.parametrize("hard_attention", ["expected", "argmax", "sampled"])
-def test_a_hard_model_looks_as_asked(hard, hard_attention):
+def test_a_hard_model_attends_as_the_option_says(hard, hard_attention):
     pixels = pictures(4)
     annotations, encoded = means(pixels), hard.encode(pixels)
     words = np.full((4, 1), VOCABULARY.start, np.int64)
@@ -81,7 +81,7 @@ def test_a_hard_model_looks_as_asked(hard, hard_attention):
     assert told.cell is None if hard_attention == "expected" else np.array_equal(told.cell, place)
 
 
-def test_a_hard_model_looks_its_own_way_by_default(hard):
+def test_a_hard_model_attends_as_its_manifest_says_by_default(hard):
     encoded = hard.encode(pictures(2))
     words = np.full((2, 1), VOCABULARY.start, np.int64)
     default, argmax = (hard.step(hard.begin(encoded, hard_attention), words) for hard_attention in (None, "argmax"))
@@ -93,7 +93,7 @@ def cells(hypothesis: Hypothesis) -> NDArray[np.int64]:
     return hypothesis.cells
 
 
-def test_sampled_looks_are_the_pictures_own_and_change_with_the_seed(hard):
+def test_sampled_cells_depend_on_the_picture_and_the_seed_only(hard):
     pixels = pictures(6)
     options = [SearchOptions(hard_attention="sampled", seed=seed) for seed in (0, 1)]
     one, other = (search(hard, hard.encode(pixels), each) for each in options)
@@ -104,7 +104,7 @@ def test_sampled_looks_are_the_pictures_own_and_change_with_the_seed(hard):
     assert any(not np.array_equal(cells(a), cells(b)) for (a,), (b,) in zip(one, other, strict=True))
 
 
-def test_gumbel_noise_draws_places_as_often_as_alpha_says():
+def test_gumbel_noise_samples_cells_with_the_probabilities_alpha():
     alpha = np.array([0.6, 0.25, 0.1, 0.05])
     noise = gumbel_noise(0, np.arange(200, dtype=np.uint32), 0, 100, 4)
     counts = np.bincount((np.log(alpha) + noise).argmax(-1).ravel(), minlength=4)
@@ -122,13 +122,13 @@ def test_a_batch_equals_its_images_alone(soft):
             assert a.alphas == pytest.approx(b.alphas, abs=1e-6)
 
 
-def test_a_graph_that_is_none_is_refused(tmp_path):
+def test_a_file_that_is_no_graph_is_refused(tmp_path):
     model = write_model(tmp_path / "toy")
     with pytest.raises(CaptionerError, match="onnxruntime cannot load"):
         OnnxBackend(_with(model, tmp_path, "decoder.onnx", b"not a graph"))
 
 
-def test_a_graph_of_another_kind_is_refused(tmp_path):
+def test_a_graph_without_the_needed_outputs_is_refused(tmp_path):
     model = write_model(tmp_path / "toy")
     with pytest.raises(CaptionerError, match="no alpha, gate"):
         OnnxBackend(_with(model, tmp_path, "decoder.onnx", (model.folder / "encoder.onnx").read_bytes()))

@@ -52,7 +52,7 @@ def test_a_soft_model_takes_the_expectation_whatever_is_asked(soft):
 
 
 @pytest.mark.parametrize("hard_attention", ["argmax", "sampled"])
-def test_a_hard_model_looks_as_asked(hard, hard_attention):
+def test_a_hard_model_attends_as_the_option_says(hard, hard_attention):
     encoded = hard.encode(PIXELS)
     told = hard.step(hard.begin(encoded, hard_attention, seed=3), START)
     noise = gumbel_noise(3, encoded.keys, 0, 1, 16) if hard_attention == "sampled" else 0

@@ -60,7 +60,7 @@ def test_a_text_without_words_has_no_tokens() -> None:
     assert tokenize("") == tokenize(" \n\t ") == tokenize("...") == tokenize(".\" ' -- !") == []
 
 
-def test_a_line_end_is_a_space() -> None:
+def test_a_line_break_is_a_space() -> None:
     assert tokenize("two\nlines\r\nhere\u2028now") == ["two", "lines", "here", "now"]
 
 
@@ -92,7 +92,7 @@ def test_any_text_gives_tokens_without_spaces(text: str) -> None:
     assert all(token and not token.isspace() and token.split() == [token] for token in tokenize(text))
 
 
-def test_importing_the_tokenizer_brings_nothing_outside_the_standard_library() -> None:
+def test_the_tokenizer_imports_the_standard_library_only() -> None:
     heavy = "'numpy', 'torch', 'nltk', 'click', 'pycocoevalcap'"
     code = f"import sys, captioner.text.tokenizer; print([m for m in ({heavy}) if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"

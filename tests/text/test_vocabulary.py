@@ -15,35 +15,31 @@ from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 
-def build(*captions: str, minimum_count: int = 1, maximum_size: int | None = None) -> Vocabulary:
-    return Vocabulary.build(captions, minimum_count=minimum_count, maximum_size=maximum_size)
+def build(*captions: str, minimum_count: int = 1) -> Vocabulary:
+    return Vocabulary.build(captions, minimum_count=minimum_count)
 
 
-def test_words_come_by_count_then_by_spelling_after_the_special_ones() -> None:
+def test_words_are_sorted_by_count_then_by_spelling_after_the_special_tokens() -> None:
     words = build("a dog a cat", "a cat", "zebu b").words
     assert words == ("<pad>", "<start>", "<end>", "<unk>", "a", "cat", "b", "dog", "zebu")
 
 
-def test_a_word_is_learnt_from_its_minimum_count_on() -> None:
+def test_words_below_the_minimum_count_are_left_out() -> None:
     captions = ["dog"] * 5 + ["cat"] * 4
     vocabulary = build(*captions, minimum_count=5)
     assert "dog" in vocabulary and "cat" not in vocabulary
     assert vocabulary.encode("a Dog, no cat!") == [vocabulary.unk, 4, vocabulary.unk, vocabulary.unk]
 
 
-def test_the_maximum_size_keeps_the_most_frequent_words() -> None:
-    assert build("a a a b b c", maximum_size=2).words[4:] == ("a", "b")
-
-
-def test_words_recur_freely_where_one_caption_in_twenty_that_has_them_has_them_twice() -> None:
+def test_a_word_is_recurring_if_one_in_twenty_of_its_captions_has_it_twice() -> None:
     dogs, cats = ["dog bites dog"] * 3 + ["a dog"] * 57, ["cat, cat and cat"] * 3 + ["the cat"] * 58
     rare = (
         ["of a mat of a hat"] * 3 + ["emu by emu"] * 2 + ["emu"] * 3 + ["yak yak"] * 3 + ["zebu zebu <end> <end>"] * 3
     )
-    vocabulary = build(*dogs, *cats, *rare, minimum_count=5, maximum_size=7)
-    # dog in 3 of 60, cat in 3 of 61, emu in 2 only; zebu is one word too many.
-    assert vocabulary.words[4:] == ("cat", "a", "dog", "the", "emu", "of", "yak")
-    assert vocabulary.recurring == {"dog", "a", "of", "yak"}
+    vocabulary = build(*dogs, *cats, *rare, minimum_count=5)
+    # dog in 3 of 60, cat in 3 of 61, emu in 2 only.
+    assert vocabulary.words[4:] == ("cat", "a", "dog", "the", "emu", "of", "yak", "zebu")
+    assert vocabulary.recurring == {"dog", "a", "of", "yak", "zebu"}
     assert build(*dogs, minimum_count=61).recurring == {"dog"}
 
 
@@ -65,7 +61,7 @@ def test_words_of_other_splits_are_not_learnt() -> None:
         ("a 😀 face", "a 😀 face"),
     ],
 )
-def test_other_languages_pass_through(caption: str, back: str | None) -> None:
+def test_captions_in_other_languages_are_encoded_and_decoded(caption: str, back: str | None) -> None:
     vocabulary = build(caption)
     numbers = vocabulary.encode(caption)
     assert vocabulary.unk not in numbers
@@ -73,7 +69,7 @@ def test_other_languages_pass_through(caption: str, back: str | None) -> None:
 
 
 @given(st.lists(st.text(), max_size=5))
-def test_every_caption_of_any_text_comes_back_as_its_tokens(captions: list[str]) -> None:
+def test_decoding_an_encoded_caption_gives_its_tokens(captions: list[str]) -> None:
     vocabulary = build(*captions)
     for caption in captions:
         # Words that look like a special token are the one exception: they must not act as one.
@@ -88,13 +84,13 @@ def test_captions_that_spell_a_special_token_do_not_become_it(special: str) -> N
     assert vocabulary.encode(f"a {special} dog") == [4, vocabulary.unk, 6]
 
 
-def test_decoding_ends_at_the_end_and_leaves_padding_out() -> None:
+def test_decoding_stops_at_the_end_token_and_leaves_out_padding() -> None:
     vocabulary = build("a dog")
     assert vocabulary.decode([1, 4, 3, 5, 2, 4, 0, 0]) == "a <unk> dog"
     assert vocabulary.decode([]) == vocabulary.decode([2]) == ""
 
 
-def test_a_file_brings_the_vocabulary_back_and_stays_readable(tmp_path: Path) -> None:
+def test_a_saved_vocabulary_loads_unchanged_and_is_readable_text(tmp_path: Path) -> None:
     vocabulary = build("straße 猫 a dog's \u2028 x", "a")
     vocabulary.save(tmp_path / "vocabulary.json")
     assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
@@ -116,7 +112,7 @@ def test_a_file_brings_the_vocabulary_back_and_stays_readable(tmp_path: Path) ->
         ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"]}', "it has no entry 'recurring'"),
         ('{"words": ["a", "b", "c", "d"], "recurring": []}', "begins with"),
         ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a", "b", "a"], "recurring": []}', "lists a word twice: a"),
-        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"], "recurring": ["A"]}', "which it doesn't have: A"),
+        ('{"words": ["<pad>", "<start>", "<end>", "<unk>", "a"], "recurring": ["A"]}', "a word that `words` lacks: A"),
     ],
 )
 def test_a_broken_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -138,15 +134,15 @@ def test_a_word_named_by_a_user_is_found_whatever_its_case() -> None:
     assert vocabulary.number("Dog") == vocabulary.number("dog.") == vocabulary.index["dog"]
 
 
-def test_an_unknown_word_names_near_ones() -> None:
+def test_an_unknown_word_is_refused_with_similar_ones() -> None:
     vocabulary = build("a zebra eats grass on the grassland")
-    with pytest.raises(CaptionerError, match=r"'zebbra' is not in the model's vocabulary\. Near words: zebra\."):
+    with pytest.raises(CaptionerError, match=r"'zebbra' is not in the model's vocabulary\. Similar words: zebra\."):
         vocabulary.number("zebbra")
     with pytest.raises(CaptionerError, match=r"'xylophone' is not in the model's vocabulary\.$"):
         vocabulary.number("xylophone")
 
 
 @pytest.mark.parametrize("word", [*SPECIAL, "", "black dog"])
-def test_special_tokens_blanks_and_phrases_are_no_words(word: str) -> None:
+def test_special_tokens_blanks_and_phrases_are_refused_as_words(word: str) -> None:
     with pytest.raises(CaptionerError, match="is not in the model's vocabulary"):
         build("a black dog").number(word)

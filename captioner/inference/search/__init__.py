@@ -1,6 +1,6 @@
-"""Search, written once over the Backend interface: greedy, beam, diverse, sampled, constrained; and forced.
+"""Search over the Backend interface, in numpy: greedy, beam, diverse, sampled and constrained search; forced decoding.
 
-numpy only. `search` finds captions; `force` follows given ones, for their likelihood and attention.
+`search` finds captions. `force` computes the probabilities and attention maps of given captions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["Hypothesis", "SearchOptions", "caption_of", "force", "search"]
 def search(backend: Backend, annotations: Annotations, options: SearchOptions | None = None) -> list[list[Hypothesis]]:
     """The n best captions of each image, best first.
 
-    A list is empty only where no sentence meets all constraints at once.
+    A list is empty only if no caption satisfies all constraints.
     """
     options = options or SearchOptions()
     constraints = Constraints.of(options, backend.vocabulary)
     if not len(annotations.values):
         return []
     if options.sample:
-        from captioner.inference.search.word_sampling import draw
+        from captioner.inference.search.word_sampling import sample_captions
 
-        return draw(backend, annotations, options, constraints)
+        return sample_captions(backend, annotations, options, constraints)
     from captioner.inference.search.beam import beam_search
 
     return beam_search(backend, annotations, options, constraints)
@@ -41,23 +41,23 @@ def force(
     captions: Sequence[Sequence[Sequence[int]]],
     options: SearchOptions | None = None,
 ) -> list[list[Hypothesis]]:
-    """What the model makes of given captions: word numbers, without start and end, some for each image.
+    """Given captions with the model's probabilities and maps: a list of captions per image.
 
-    An unknown word is read as `<unk>` and costs its probability. Of the options, only the length
-    normalization, `hard_attention` and the seed count.
+    A caption is its word numbers, without start and end. An unknown word is read as `<unk>`, with the probability of
+    `<unk>`. Only `length_power`, `hard_attention` and `seed` of the options are used.
     """
     options = options or SearchOptions()
     images = len(annotations.values)
     if len(captions) != images:
-        raise ValueError(f"captions of {len(captions)} images for {images} images")
-    width = max((len(some) for some in captions), default=0)
+        raise ValueError(f"{len(captions)} lists of captions for {images} images")
+    width = max((len(of_image) for of_image in captions), default=0)
     if not images or not width:
         return [[] for _ in range(images)]
     vocabulary = backend.vocabulary
-    longest = max(len(words) for some in captions for words in some)
+    longest = max(len(words) for of_image in captions for words in of_image)
     targets = np.full((images, width, longest + 1), vocabulary.end, np.int64)
-    for i, some in enumerate(captions):
-        for k, words in enumerate(some):
+    for i, of_image in enumerate(captions):
+        for k, words in enumerate(of_image):
             targets[i, k, : len(words)] = words
     state = backend.begin(annotations, options.hard_attention, options.seed)
     state = backend.select(state, np.zeros((images, width), np.int64))
@@ -71,8 +71,8 @@ def force(
         gates.append(step.gate)
         if step.cell is not None:
             cells.append(step.cell)
-    table, maps, gate = np.stack(log_probabilities, 2), np.stack(alphas, 2), np.stack(gates, 2)
-    cell = np.stack(cells, 2) if cells else None
+    table, maps, gate_table = np.stack(log_probabilities, 2), np.stack(alphas, 2), np.stack(gates, 2)
+    cell_table = np.stack(cells, 2) if cells else None
 
     def hypothesis(i: int, k: int) -> Hypothesis:
         n = len(captions[i][k]) + 1
@@ -82,8 +82,8 @@ def force(
             score=normalized(float(table[i, k, :n].sum(dtype=np.float64)), n, options.length_power),
             log_probabilities=table[i, k, :n],
             alphas=maps[i, k, :n],
-            gates=gate[i, k, :n],
-            cells=None if cell is None else cell[i, k, :n],
+            gates=gate_table[i, k, :n],
+            cells=None if cell_table is None else cell_table[i, k, :n],
         )
 
-    return [[hypothesis(i, k) for k in range(len(some))] for i, some in enumerate(captions)]
+    return [[hypothesis(i, k) for k in range(len(of_image))] for i, of_image in enumerate(captions)]

@@ -1,16 +1,16 @@
 """Beam search over (B, K): B images, K hypotheses each; with beam 1, greedy search.
 
-An end token competes for the places of the beam like any word. A hypothesis that ends keeps its place and the
-live ones share the rest, so the beam narrows as sentences end. An image's search is over when nothing is
-live, or when the best live hypothesis could not outrank the n-th best finished one even if all its further
-words were certain: log-probabilities only fall, so its score stays under sum / (longest length) ** power.
+An end token competes for the slots of the beam like any word. A hypothesis that ends keeps its slot, and the live
+ones share the others, so the beam narrows as captions end. The search of an image is over if no hypothesis is live, or
+if the best live one cannot outrank the n-th best finished one even if all its further words were certain:
+log-probabilities only fall, so its score stays below sum / (maximum length) ** power.
 
-With words that must occur, every number of met constraints has a beam of its own: a hypothesis that has said
-a rare wanted word is compared only with others that have said as much, and is not lost to fluent ones that
-have said none. Places are not given up there: what ends early has often met its constraints by force.
+With required words, there is one beam per number of satisfied constraints. A hypothesis with a rare required word is
+then compared only with others that satisfy as many, and not with more likely ones that satisfy none. No slot is given
+up in this case, because captions that end early often took a required word at any price.
 
-Diverse search cuts the beam into groups that choose one after the other, each paying for the words that those
-before it have just taken (Vijayakumar et al. 2016, with Hamming diversity); the ranking doesn't have this in it.
+Diverse search divides the beam into groups that choose one after another. Each group pays for the words that earlier
+groups have just taken (Vijayakumar et al. 2016, with Hamming diversity). The final scores do not include this penalty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-CROWD = 0.75  # images that are over leave the batch once no more than this part of it is live
+MOSTLY_LIVE = 0.75  # finished images are removed from the batch once the share of live ones is no more than this
 NONE = -np.inf  # the score of an empty slot
 
 
@@ -47,7 +47,7 @@ def beam_search(
         step = backend.step(state, words)
         state = step.state
         parents, words = beam.advance(step, time)
-        rows = beam.leave()
+        rows = beam.drop_finished()
         if not len(beam.images):
             break
         if rows is not None:
@@ -64,10 +64,10 @@ class _Beam:
         self.trail = Trail(images, options.length_power)
         self.finished: list[list[Leaf]] = [[] for _ in range(images)]  # best first
         self.cut: list[list[Leaf]] = [[] for _ in range(images)]
-        self.images: Numbers = np.arange(images)  # (B,): which image each row is
+        self.images: Numbers = np.arange(images)  # (B,): the image of each row
         self.group: Numbers = np.zeros(1, np.int64)  # (K,): the group of each slot
-        self.sums = np.zeros((images, 1))  # (B, K): log-probability less penalties so far, NONE: an empty slot
-        self.said = np.zeros((images, 1, 0), np.int64)  # (B, K, t)
+        self.sums = np.zeros((images, 1))  # (B, K): log-probability less penalties; NONE: an empty slot
+        self.words = np.zeros((images, 1, 0), np.int64)  # (B, K, t)
         self.met = np.zeros((images, 1, len(constraints.required)), np.bool_)  # (B, K, C)
         self.free = np.full((images, options.groups), options.beam // options.groups)  # (B, groups): slots not given up
 
@@ -76,15 +76,15 @@ class _Beam:
         scores = step.log_probabilities
         if not scores.flags.writeable:
             scores = scores.copy()
-        self.constraints.mask(scores, self.said, self.met)
+        self.constraints.mask(scores, self.words, self.met)
         parents, words, group, taken = self._choose(scores, time)
         rows = np.arange(len(self.images))[:, None]
-        gained = scores[rows, parents, words]
-        totals = np.where(taken, self.sums[rows, parents] + gained, NONE)
+        step_scores = scores[rows, parents, words]
+        totals = np.where(taken, self.sums[rows, parents] + step_scores, NONE)
 
         ended = (totals > NONE) & (words == self.constraints.end)
         for row, slot in np.argwhere(ended):
-            self._finish(int(row), int(parents[row, slot]), time, float(gained[row, slot]))
+            self._finish(int(row), int(parents[row, slot]), time, float(step_scores[row, slot]))
         if not len(self.constraints.required):
             for g in range(self.options.groups):
                 self.free[:, g] -= ended[:, group == g].sum(axis=1)
@@ -96,30 +96,31 @@ class _Beam:
 
         order, self.group = _live_first(totals > NONE, group)
         parents, words = parents[rows, order], words[rows, order]
-        said = self.said[rows, parents]
-        self.trail.add(self.images, step, parents, words, gained[rows, order] + self.constraints.lost(said, words))
+        previous = self.words[rows, parents]
+        penalties = self.constraints.penalties(previous, words)
+        self.trail.add(self.images, step, parents, words, step_scores[rows, order] + penalties)
         self.sums = totals[rows, order]
-        self.said = np.concatenate([said, words[:, :, None]], axis=2)
+        self.words = np.concatenate([previous, words[:, :, None]], axis=2)
         self.met = self.constraints.meet(self.met[rows, parents], words)
         return parents, words
 
-    def leave(self) -> Numbers | None:
-        """Let the images go whose search is over; the rows that stay, or None where all may."""
+    def drop_finished(self) -> Numbers | None:
+        """Remove finished images. Returns the rows that stay; None if all do."""
         live: Flags = np.any(self.sums > NONE, axis=1)
-        if live.sum() > CROWD * len(live):
+        if live.sum() > MOSTLY_LIVE * len(live):
             return None
         rows = np.flatnonzero(live)
-        self.images, self.sums, self.said = self.images[rows], self.sums[rows], self.said[rows]
+        self.images, self.sums, self.words = self.images[rows], self.sums[rows], self.words[rows]
         self.met, self.free = self.met[rows], self.free[rows]
         return rows
 
     def results(self) -> list[list[Hypothesis]]:
-        """Finished sentences, best first; those that the length limit cut only where there are too few."""
-        leaves = [whole + cut for whole, cut in zip(self.finished, self.cut, strict=True)]
-        return [[self.trail.hypothesis(leaf) for leaf in some[: self.options.n_best]] for some in leaves]
+        """Finished captions, best first. Those that the length limit cut fill up where there are too few."""
+        leaves = [finished + cut for finished, cut in zip(self.finished, self.cut, strict=True)]
+        return [[self.trail.hypothesis(leaf) for leaf in of_image[: self.options.n_best]] for of_image in leaves]
 
     def _choose(self, scores: Floats, time: int) -> tuple[Numbers, Numbers, Numbers, Flags]:
-        """Parents and words (B, K'), the groups of the new slots (K',), and which slots are really taken."""
+        """Parents and words (B, K'), the groups of the new slots (K',), and which slots are in use."""
         options = self.options
         width = options.beam // options.groups
         parents: list[Numbers] = []
@@ -127,21 +128,21 @@ class _Beam:
         taken: list[Flags] = []
         groups: list[Numbers] = []
         for g in range(options.groups):
-            # Before the first word there is one hypothesis, from which every group sets out.
+            # Before the first word there is one hypothesis. Every group starts from it.
             slots = np.flatnonzero(self.group == g) if time else np.zeros(1, np.int64)
             if not len(slots):
                 continue
             plane = scores if options.groups == 1 else scores[:, slots]  # (B, n, V)
-            for others, there in zip(words, taken, strict=True):  # of the groups before
+            for others, in_use in zip(words, taken, strict=True):  # of the earlier groups
                 for slot in range(others.shape[1]):
-                    loss = options.diversity * there[:, slot, None]
+                    loss = options.diversity * in_use[:, slot, None]
                     plane[np.arange(len(plane)), :, others[:, slot]] -= loss.astype(np.float32)
-            here = [_best(lane, self.sums[:, slots], width) for lane in self._lanes(plane, slots, time)]
-            if here:
-                ranks = np.concatenate([np.arange(values.shape[1]) for *_, values in here])
-                values = np.concatenate([values for *_, values in here], axis=1)
-                parents.append(slots[np.concatenate([parent for parent, *_ in here], axis=1)])
-                words.append(np.concatenate([word for _, word, _ in here], axis=1))
+            best = [_best(lane, self.sums[:, slots], width) for lane in self._lanes(plane, slots, time)]
+            if best:
+                ranks = np.concatenate([np.arange(values.shape[1]) for *_, values in best])
+                values = np.concatenate([values for *_, values in best], axis=1)
+                parents.append(slots[np.concatenate([parent for parent, *_ in best], axis=1)])
+                words.append(np.concatenate([word for _, word, _ in best], axis=1))
                 taken.append((values > NONE) & (ranks < self.free[:, g, None]))
                 groups.append(np.full(len(ranks), g))
         return (
@@ -152,7 +153,7 @@ class _Beam:
         )
 
     def _lanes(self, plane: Floats, slots: Numbers, time: int) -> list[Floats]:
-        """The scores by how many constraints are met with the word said, as long as the rest can be."""
+        """One copy of the scores per number of constraints that the new word satisfies, while the rest are in reach."""
         count = len(self.constraints.required)
         if not count:
             return [plane]
@@ -170,14 +171,14 @@ class _Beam:
     def _finish(self, row: int, slot: int, time: int, end: float) -> None:
         leaf = self.trail.leaf(int(self.images[row]), slot, time, float(self.sums[row, slot]), end)
         leaves = self.finished[leaf.image]
-        if self.options.groups > 1:  # two groups may come to the same sentence
+        if self.options.groups > 1:  # two groups may find the same caption
             words = self.trail.words(leaf)
             if any(self.trail.words(other) == words for other in leaves):
                 return
         insort(leaves, leaf, key=lambda leaf: -leaf.score)
 
     def _cut(self, row: int, time: int, ended: list[int]) -> None:
-        """Keep what was live before this step as sentences without an end, where all that must occur does."""
+        """Keep hypotheses that were live before this step as captions without an end, if all requirements are met."""
         image = int(self.images[row])
         for slot in np.flatnonzero((self.sums[row] > NONE) & self.met[row].all(axis=1)):
             if slot not in ended:
@@ -185,7 +186,7 @@ class _Beam:
                 insort(self.cut[image], leaf, key=lambda leaf: -leaf.score)
 
     def _decided(self, totals: NDArray[np.float64]) -> Flags:
-        """(B,): the images of which no live hypothesis can still come among the n best."""
+        """(B,): images for which no live hypothesis can reach the n best any more."""
         n = self.options.n_best
         worst = [self.finished[image][n - 1].score if len(self.finished[image]) >= n else NONE for image in self.images]
         bound = totals.max(axis=1, initial=NONE) / (self.options.max_length + 1) ** self.options.length_power
@@ -194,7 +195,7 @@ class _Beam:
 
 
 def _best(scores: Floats, sums: NDArray[np.float64], width: int) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
-    """The best ways to go on from n hypotheses, best first: parents, words, values (B, up to width)."""
+    """The best continuations of n hypotheses, best first: parents, words, values (B, up to width)."""
     images, n, size = scores.shape
     k = min(width, size)
     flat = scores.reshape(images * n, size)
@@ -209,13 +210,13 @@ def _best(scores: Floats, sums: NDArray[np.float64], width: int) -> tuple[Number
 
 
 def _largest(table: Floats, k: int) -> Numbers:
-    """Columns of the k largest values of each row, largest first, the first of equal ones first."""
+    """Columns of the k largest values of each row, largest first. Of equal values the first column comes first."""
     rows = np.arange(len(table))
     if k > 8:
-        some = np.sort(np.argpartition(-table, k - 1, axis=1)[:, :k], axis=1)
-        order = np.argsort(-np.take_along_axis(table, some, axis=1), axis=1, kind="stable")
-        return np.take_along_axis(some, order, axis=1)
-    # A few passes of argmax are some 20 times quicker than a partial sort of a whole vocabulary.
+        largest = np.sort(np.argpartition(-table, k - 1, axis=1)[:, :k], axis=1)
+        order = np.argsort(-np.take_along_axis(table, largest, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(largest, order, axis=1)
+    # A few passes of argmax are about 20 times faster than a partial sort of a whole vocabulary.
     columns = np.empty((len(table), k), np.int64)
     values = np.empty((len(table), k), table.dtype)
     for i in range(k):
@@ -228,7 +229,7 @@ def _largest(table: Floats, k: int) -> Numbers:
 
 
 def _live_first(live: Flags, group: Numbers) -> tuple[Numbers, Numbers]:
-    """An order of slots, (B, K'), of no more slots a group than its fullest image needs; their groups."""
+    """An order of the slots, live ones first, (B, K'), and their groups. Slots that no image needs are left out."""
     order, groups = [], []
     for g in np.unique(group):
         slots = np.flatnonzero(group == g)

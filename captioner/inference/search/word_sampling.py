@@ -1,6 +1,6 @@
-"""Sampling: every image's n captions are drawn word by word from the model's distribution.
+"""Sampling: captions are sampled word by word from the model's distribution.
 
-The draws of a picture depend on the seed and on the picture, never on what else is in the batch.
+The samples of a picture depend on the seed and on the picture only, not on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from captioner.inference.search.trail import Leaf, Trail
 from captioner.options import SearchOptions
 
 
-def draw(
+def sample_captions(
     backend: Backend, annotations: Annotations, options: SearchOptions, constraints: Constraints
 ) -> list[list[Hypothesis]]:
-    """n captions of each image, best score first; the same sentence may come twice."""
+    """n captions per image, best score first. A caption may occur twice."""
     images, n = len(annotations.values), options.n_best
     end = backend.vocabulary.end
-    keys = annotations.draw_keys
+    keys = annotations.sampling_keys
     generators = [np.random.default_rng((options.seed, int(key))) for key in keys]
     trail = Trail(images, options.length_power)
     leaves: list[list[Leaf]] = [[] for _ in range(images)]
 
-    numbers = np.arange(images)  # which image each row is
+    numbers = np.arange(images)  # the image of each row
     live = np.ones((images, n), np.bool_)
     sums = np.zeros((images, n))
-    said = np.zeros((images, n, 0), np.int64)
+    previous = np.zeros((images, n, 0), np.int64)
     state = backend.select(
         backend.begin(annotations, options.hard_attention, options.seed), np.zeros((images, n), np.int64)
     )
@@ -40,36 +40,37 @@ def draw(
     for time in range(options.max_length + 1):
         step = backend.step(state, words)
         scores = step.log_probabilities.copy()
-        constraints.mask(scores, said, np.zeros((*words.shape, 0), np.bool_))
-        stuck = ~np.isfinite(scores).any(axis=2)  # no word may come next: the sentence is cut here
+        constraints.mask(scores, previous, np.zeros((*words.shape, 0), np.bool_))
+        stuck = ~np.isfinite(scores).any(axis=2)  # no word is allowed next: the caption is cut here
         scores[stuck, end] = 0
         uniform = np.stack([generators[number].random(n) for number in numbers])
-        words = _pick(scores, uniform, options)
-        gained = np.take_along_axis(step.log_probabilities, words[:, :, None], axis=2)[:, :, 0]
+        words = _sample(scores, uniform, options)
+        step_scores = np.take_along_axis(step.log_probabilities, words[:, :, None], axis=2)[:, :, 0]
         ended = live & (words == end)
         for row, slot in np.argwhere(ended | (live & (time == options.max_length))):
-            whole = ended[row, slot] and not stuck[row, slot]
-            cost = float(gained[row, slot]) if whole else None
+            complete = ended[row, slot] and not stuck[row, slot]
+            end_score = float(step_scores[row, slot]) if complete else None
             image = int(numbers[row])
-            leaves[image].append(trail.leaf(image, int(slot), time, float(sums[row, slot]), cost))
-        trail.add(numbers, step, np.broadcast_to(same, words.shape), words, gained)
+            leaves[image].append(trail.leaf(image, int(slot), time, float(sums[row, slot]), end_score))
+        trail.add(numbers, step, np.broadcast_to(same, words.shape), words, step_scores)
         live &= ~ended
-        sums = sums + gained
-        said = np.concatenate([said, words[:, :, None]], axis=2)
+        sums = sums + step_scores
+        previous = np.concatenate([previous, words[:, :, None]], axis=2)
         rows = np.flatnonzero(live.any(axis=1))
         if not len(rows):
             break
         state = step.state
         if len(rows) < len(numbers):
             state = backend.keep(state, rows)
-            numbers, live, sums, said, words = numbers[rows], live[rows], sums[rows], said[rows], words[rows]
-    for some in leaves:
-        some.sort(key=lambda leaf: -leaf.score)
-    return [[trail.hypothesis(leaf) for leaf in some] for some in leaves]
+            numbers, live, sums = numbers[rows], live[rows], sums[rows]
+            previous, words = previous[rows], words[rows]
+    for of_image in leaves:
+        of_image.sort(key=lambda leaf: -leaf.score)
+    return [[trail.hypothesis(leaf) for leaf in of_image] for of_image in leaves]
 
 
-def _pick(scores: NDArray[Any], uniform: NDArray[np.float64], options: SearchOptions) -> NDArray[np.int64]:
-    """A word for each hypothesis (B, K), from scores (B, K, V) and numbers drawn from 0..1."""
+def _sample(scores: NDArray[Any], uniform: NDArray[np.float64], options: SearchOptions) -> NDArray[np.int64]:
+    """A word per hypothesis (B, K), from scores (B, K, V) and random numbers in 0..1."""
     scaled = scores.astype(np.float64) / options.temperature
     scaled -= scaled.max(axis=2, keepdims=True)
     weights = np.exp(scaled)
@@ -78,7 +79,7 @@ def _pick(scores: NDArray[Any], uniform: NDArray[np.float64], options: SearchOpt
     ranked = np.take_along_axis(weights, order, axis=2)
     if options.top_k:
         ranked[:, :, options.top_k :] = 0
-    # A word stays where those before it don't hold the mass yet: the first always does.
+    # A word stays if the likelier ones together have less than top_p. The first word always stays.
     sums = ranked.cumsum(axis=2)
     ranked[sums - ranked >= options.top_p * sums[:, :, -1:]] = 0
     sums = ranked.cumsum(axis=2)

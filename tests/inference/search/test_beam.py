@@ -32,7 +32,7 @@ def test_beam_of_one_equals_greedy():
     assert [text(toy, best) for (best,) in found] == [greedy(toy, i, 6) for i in range(30)]
 
 
-def test_beam_finds_the_sentence_that_greedy_misses():
+def test_beam_search_finds_the_caption_that_greedy_search_misses():
     # p(a b) = 0.4 * 0.9 = 0.36 and p(c) = 0.6 * 0.3 = 0.18, but greedy takes c at 0.6 first.
     tree = {
         (): {"c": 0.6, "a": 0.4},
@@ -50,7 +50,7 @@ def test_beam_finds_the_sentence_that_greedy_misses():
     assert best.log_probabilities == pytest.approx(np.log([0.4, 0.9, 1.0]))
 
 
-def test_normalisation_decides_between_a_short_and_a_long_sentence():
+def test_length_normalization_decides_between_a_short_and_a_long_caption():
     # sums: log 0.5 for "a", log 0.45 for "b c c"; per word: log(0.5) / 2 against log(0.45) / 4.
     tree = {(): {"a": 0.5, "b": 0.5}, ("a",): {"<end>": 1.0}, ("b",): {"c": 0.9, "<end>": 0.1}}
     tree |= {("b", "c"): {"c": 1.0}, ("b", "c", "c"): {"<end>": 1.0}}
@@ -75,7 +75,7 @@ def test_beam_of_the_whole_tree_equals_enumeration(power):
 
 
 @pytest.mark.parametrize("n_best", [1, 3])
-def test_early_exit_changes_nothing_but_the_work(monkeypatch, n_best):
+def test_early_exit_saves_steps_and_changes_no_result(monkeypatch, n_best):
     import captioner.inference.search.beam as beam
 
     toy = TableBackend(ABC, random_table(ABC, seed=5, sharp=3))
@@ -101,7 +101,7 @@ def test_a_batch_equals_its_images_alone():
             assert a.cells is not None and b.cells is not None and np.array_equal(a.cells, b.cells)
 
 
-def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
+def test_every_word_and_the_end_have_the_map_and_gate_of_their_step():
     toy = TableBackend(ABC, random_table(ABC, seed=2), hard=True)
     for image, some in enumerate(search(toy, images(*range(9)), SearchOptions(beam=4, n_best=4))):
         for found in some:
@@ -117,7 +117,7 @@ def test_each_word_and_the_end_carry_the_map_and_gate_of_their_own_step():
                 assert found.log_probabilities[at] == pytest.approx(truth, rel=1e-5)
 
 
-def test_images_that_are_over_leave_the_batch():
+def test_finished_images_are_removed_from_the_batch():
     # Image 0 says one word; image 1 goes on to the limit.
     toy = TableBackend(ABC, lambda i, p: {"<end>": 1.0} if i == 0 and p else {"a": 0.9, "b": 0.1})
     found = search(toy, images(0, 1), SearchOptions(beam=2, max_length=6))
@@ -126,7 +126,7 @@ def test_images_that_are_over_leave_the_batch():
     assert text(toy, found[1][0]) == ("a",) * 6
 
 
-def test_the_length_limit_cuts_and_whole_sentences_come_first():
+def test_captions_cut_by_the_length_limit_come_after_complete_ones():
     toy = TableBackend(ABC, lambda i, p: {"a": 0.6, "b": 0.3, "<end>": 0.1 if len(p) == 2 else 0.0})
     some = search(toy, images(0), SearchOptions(beam=9, n_best=9, max_length=3))[0]
     assert some[0].ended
@@ -145,14 +145,14 @@ def test_diverse_groups_begin_with_different_words():
     assert sum(len({text(toy, h)[0] for h in some}) for some in plain) < 30
 
 
-def test_diverse_search_without_penalty_gives_each_group_the_same_and_names_it_once():
+def test_diverse_search_without_penalty_returns_every_caption_once():
     toy = TableBackend(ABC, random_table(ABC, seed=4))
     (some,) = search(toy, images(0), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=0))
     assert [text(toy, h) for h in some] == [greedy(toy, 0, 5)]
 
 
 @pytest.mark.parametrize("beam", [1, 3, 20])
-def test_a_model_that_knows_nothing_neither_crashes_nor_loops(beam):
+def test_a_uniform_model_gives_captions_within_the_length_limit(beam):
     flat = dict.fromkeys(("<pad>", "<start>", "<unk>", *ABC, "<end>"), 1 / 7)
     toy = TableBackend(ABC, lambda i, p: flat)
     for some in search(toy, images(0, 1, 2), SearchOptions(beam=beam, n_best=beam, max_length=7)):
@@ -171,7 +171,7 @@ def test_no_image_gives_no_caption():
     assert search(TableBackend(ABC, random_table(ABC)), images()) == []
 
 
-def test_numbers_that_are_none_are_reported():
+def test_nan_in_the_models_output_is_reported():
     toy = TableBackend(ABC, lambda i, p: {"a": float("nan")})
     with pytest.raises(CaptionerError, match="not a number"):
         search(toy, images(0))

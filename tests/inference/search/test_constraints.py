@@ -36,7 +36,7 @@ def repeats(words: tuple[str, ...], n: int) -> bool:
         ({"min_length": 2, "no_repeat": 1, "forbidden": ("dog",)}, lambda w: sorted(w) == ["cat", "kitten"]),
     ],
 )  # fmt: skip
-def test_a_wide_beam_finds_the_best_sentence_that_meets_them(options, meets):
+def test_a_wide_beam_finds_the_best_caption_that_satisfies_the_constraints(options, meets):
     toy = TableBackend(WORDS, random_table(WORDS, seed=7))
     found = search(toy, images(*range(8)), SearchOptions(beam=300, max_length=4, **options))
     assert [text(toy, some[0]) for some in found] == [best(toy, i, 4, meets) for i in range(8)]
@@ -50,7 +50,7 @@ def test_a_wide_beam_finds_the_best_sentence_that_meets_them(options, meets):
     min_length=st.integers(0, 4),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_narrow_beam_still_meets_them(seed, beam, required, no_repeat, min_length):
+def test_a_narrow_beam_satisfies_the_constraints_too(seed, beam, required, no_repeat, min_length):
     toy = TableBackend(WORDS, random_table(WORDS, seed=seed, sharp=4))
     constraints = tuple(tuple(words) for words in required)
     options = SearchOptions(beam=beam, max_length=6, required=constraints, no_repeat=no_repeat, min_length=min_length)
@@ -71,26 +71,26 @@ def test_a_rare_required_word_is_kept_by_a_narrow_beam():
     assert text(toy, some[0]).count("dog") == 1
 
 
-def test_several_required_words_may_be_said_until_the_limit():
+def test_required_words_may_fill_the_caption_up_to_the_length_limit():
     toy = TableBackend(WORDS, lambda i, p: {"cat": 0.9, "<end>": 0.09, "dog": 0.005, "kitten": 0.005})
     options = SearchOptions(beam=1, max_length=3, required=(("dog",), ("kitten",), ("cat",)))
     (some,) = search(toy, images(0), options)
     assert sorted(text(toy, some[0])) == ["cat", "dog", "kitten"]
 
 
-def test_unk_is_said_only_where_it_is_asked_for():
+def test_unk_occurs_only_if_it_is_allowed():
     toy = TableBackend(WORDS, lambda i, p: {"<unk>": 0.9, "cat": 0.1} if not p else {"<end>": 1.0})
     assert text(toy, search(toy, images(0))[0][0]) == ("cat",)
     assert text(toy, search(toy, images(0), SearchOptions(allow_unknown=True))[0][0]) == ("<unk>",)
 
 
-def test_a_required_word_that_is_not_known_names_near_words():
+def test_an_unknown_required_word_is_refused_with_similar_words():
     toy = TableBackend(WORDS, random_table(WORDS))
     with pytest.raises(UsageError, match=r"'kiten'.*kitten"):
         search(toy, images(0), SearchOptions(required=(("kiten",),)))
 
 
-def test_to_forbid_a_word_that_is_not_known_is_met_already():
+def test_forbidding_an_unknown_word_changes_nothing():
     toy = TableBackend(WORDS, random_table(WORDS))
     plain = search(toy, images(0))
     assert search(toy, images(0), SearchOptions(forbidden=("zebra",)))[0][0].words == plain[0][0].words
@@ -98,23 +98,23 @@ def test_to_forbid_a_word_that_is_not_known_is_met_already():
 
 def test_a_word_cannot_be_required_and_forbidden():
     toy = TableBackend(WORDS, random_table(WORDS))
-    with pytest.raises(UsageError, match="cat must occur and is forbidden"):
+    with pytest.raises(UsageError, match="cat is both required and forbidden"):
         search(toy, images(0), SearchOptions(required=(("cat",),), forbidden=("cat",)))
 
 
 def test_more_required_words_than_fit_are_refused():
     toy = TableBackend(WORDS, random_table(WORDS))
-    with pytest.raises(UsageError, match="don't fit in 2 words"):
+    with pytest.raises(UsageError, match="do not fit into 2 words"):
         search(toy, images(0), SearchOptions(required=(("cat",), ("dog",), ("kitten",)), max_length=2))
 
 
-def test_one_word_may_meet_several_constraints_at_the_limit():
+def test_one_word_may_meet_several_requirements_at_the_length_limit():
     toy = TableBackend(WORDS, lambda i, p: {"dog": 0.9, "kitten": 0.09, "cat": 0.005, "<end>": 0.005})
     options = SearchOptions(beam=1, max_length=1, required=(("cat", "dog"), ("cat", "kitten"), ("cat",)))
     assert text(toy, search(toy, images(0), options)[0][0]) == ("cat",)
 
 
-def test_a_sentence_with_no_way_on_is_cut():
+def test_a_caption_without_any_allowed_next_word_is_cut():
     # Every word but the end is forbidden, and the end may not come first.
     toy = TableBackend(WORDS, lambda i, p: {"cat": 0.5, "<end>": 0.5})
     for sample in (False, True):
@@ -124,13 +124,13 @@ def test_a_sentence_with_no_way_on_is_cut():
 
 
 @pytest.mark.parametrize("penalty", [1.0, 2.5])
-def test_a_word_said_again_loses_the_penalty_unless_it_recurs_freely(penalty):
+def test_a_repeated_word_gets_the_penalty_unless_it_is_recurring(penalty):
     toy = TableBackend(WORDS, random_table(WORDS, seed=7), recurring=frozenset({"dog"}))
     options = SearchOptions(beam=300, n_best=300, max_length=4, repeat_penalty=penalty)
     changed = 0
     for image, some in enumerate(search(toy, images(*range(8)), options)):
         true = sentences(toy, image, 4)
-        # Each further time that a word other than "dog" is said costs.
+        # Each repetition of a word other than "dog" costs the penalty.
         cost = {w: penalty * sum(w[:i].count(w[i]) > 0 for i in range(len(w)) if w[i] != "dog") for w in true}
         scores = {w: (true[w] - cost[w]) / (len(w) + 1) for w in true if w}
         ended = [found for found in some if found.ended]
@@ -145,7 +145,7 @@ def test_a_word_said_again_loses_the_penalty_unless_it_recurs_freely(penalty):
     assert changed
 
 
-def test_draws_repeat_a_word_less_often_with_a_penalty():
+def test_samples_repeat_words_less_often_with_a_penalty():
     toy = TableBackend(WORDS, random_table(WORDS, seed=7))
 
     def repeated(penalty: float) -> int:
@@ -156,6 +156,6 @@ def test_draws_repeat_a_word_less_often_with_a_penalty():
 
 
 @pytest.mark.parametrize("penalty", [-1.0, 100.5, 1e39, float("inf"), float("nan")])
-def test_a_penalty_is_a_moderate_number(penalty):
+def test_a_penalty_must_be_within_its_limits(penalty):
     with pytest.raises(UsageError, match=r"repeat_penalty .*(too small|too large|finite)"):
         SearchOptions(repeat_penalty=penalty)

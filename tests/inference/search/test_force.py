@@ -27,7 +27,7 @@ def test_forced_captions_get_the_models_probability_and_maps():
                 assert np.array_equal(alpha, attention(image, words[:at])[0])
 
 
-def test_what_search_found_is_forced_to_the_same():
+def test_forcing_a_found_caption_gives_its_probabilities_and_maps():
     toy = TableBackend(ABC, random_table(ABC, seed=9), hard=True)
     options = SearchOptions(beam=4, n_best=4, length_power=0.7)
     found = search(toy, images(0, 1, 2), options)
@@ -39,6 +39,6 @@ def test_what_search_found_is_forced_to_the_same():
             assert np.array_equal(a.alphas, b.alphas) and np.array_equal(a.cells, b.cells)
 
 
-def test_captions_must_match_the_images():
-    with pytest.raises(ValueError, match="captions of 1 images for 2"):
+def test_the_number_of_caption_lists_must_be_the_number_of_images():
+    with pytest.raises(ValueError, match="1 lists of captions for 2 images"):
         force(TableBackend(ABC, random_table(ABC)), images(0, 1), [[[4]]])

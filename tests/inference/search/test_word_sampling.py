@@ -34,11 +34,11 @@ def first_words(**options) -> dict[str, float]:
         ({"forbidden": ("a",)}, {"a": 0, "b": 0.6, "c": 0.4}),
     ],
 )
-def test_words_are_drawn_from_the_distribution_asked_for(options, truth):
+def test_words_are_sampled_from_the_distribution_that_the_options_define(options, truth):
     assert first_words(**options) == pytest.approx(truth, abs=0.03)
 
 
-def test_sentences_come_as_often_as_the_model_says():
+def test_captions_are_sampled_with_the_models_probabilities():
     toy = TableBackend(("a", "b"), random_table(("a", "b"), sharp=1))
     (some,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, min_length=0, max_length=6))
     counts = Counter(text(toy, h) for h in some if h.ended)
@@ -46,21 +46,21 @@ def test_sentences_come_as_often_as_the_model_says():
         assert counts[words] / len(some) == pytest.approx(np.exp(total), abs=0.025)
 
 
-def test_the_log_probability_is_the_models_own_whatever_the_temperature():
+def test_the_temperature_does_not_change_the_reported_log_probability():
     toy = TableBackend(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
     (some,) = search(toy, images(0), SearchOptions(sample=True, temperature=0.2, top_k=2, n_best=20))
     for found in some:
         assert found.log_probabilities == pytest.approx([np.log(FIRST[text(toy, found)[0]]), 0])
 
 
-def test_the_seed_decides():
+def test_the_seed_decides_the_samples():
     toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     options = [SearchOptions(sample=True, seed=seed, max_length=9) for seed in (1, 1, 2)]
     one, again, other = ([h.words for (h,) in search(toy, images(*range(9)), o)] for o in options)
     assert one == again != other
 
 
-def test_a_picture_draws_the_same_alone_and_in_any_batch():
+def test_the_samples_of_a_picture_do_not_depend_on_the_batch():
     toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     options = SearchOptions(sample=True, n_best=3, max_length=9)
     keys = np.array([70, 71, 72, 73], np.uint32)
@@ -71,7 +71,7 @@ def test_a_picture_draws_the_same_alone_and_in_any_batch():
         assert [[h.words for h in some] for some in other] == [[h.words for h in some] for some in together]
 
 
-def test_each_word_carries_the_map_of_its_own_step():
+def test_every_word_has_the_map_of_its_step():
     toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
     for image, some in enumerate(search(toy, images(0, 1), SearchOptions(sample=True, n_best=4))):
         for found in some:
