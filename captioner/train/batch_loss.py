@@ -61,7 +61,7 @@ class BatchLoss:
         s = self.settings
         if s.scst and self.state.epoch >= s.scst.start_epoch and self.self_critical is None:
             self.self_critical = SelfCritical(s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus)
-        # Anew each epoch: DistributedDataParallel looks once at which parameters are trained.
+        # New in each epoch: DistributedDataParallel reads only once which parameters are trained.
         self.forward_pass: nn.Module = ForwardPass(self.network)
         if s.compile:
             self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The settings of a training run, with their defaults, limits and descriptions (docs/settings.md is made from them)."""
+"""The settings of a training run, with their defaults, limits and descriptions (also in docs/settings.md)."""
 
 from __future__ import annotations
 

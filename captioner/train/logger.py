@@ -36,8 +36,8 @@ class Logger:
         self.board = SummaryWriter(str(folder.board), purge_step=step + 1 if step else None)
         if folder.metrics.exists():
             lines = folder.metrics.read_text().splitlines()
-            kept = [line for line in lines if _is_before(line, step, validated)]
-            write_atomically(folder.metrics, "".join(line + "\n" for line in kept))
+            earlier = [line for line in lines if _is_before(line, step, validated)]
+            write_atomically(folder.metrics, "".join(line + "\n" for line in earlier))
 
     def info(self, line: str) -> None:
         if self.writes:

@@ -1,4 +1,4 @@
-"""Checkpoints hold every bit, survive a failed write, and say so when they are damaged."""
+"""Checkpoints: bit-exact, unharmed by a failed write, refused when damaged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from captioner.train import checkpoint
 STATE = {"step": 3, "best": float("-inf"), "baseline": -1.1 / 3, "sums": {"loss": 0.1 + 0.2}}
 
 
-def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_back_bit_for_bit(tmp_path: Path) -> None:
     tied = torch.randn(5, 4)
     tensors = {
         "network.embedding": tied,
-        "network.output": tied,  # the same memory twice, as tied weights are
+        "network.output": tied,  # tied weights share memory
         "network.view": tied[:, 1:3],
         "rng.torch": torch.get_rng_state(),
         "number": torch.tensor(3),
@@ -26,14 +26,16 @@ def test_what_is_written_is_read_to_the_bit(tmp_path: Path) -> None:
     }
     file = tmp_path / "last.safetensors"
     checkpoint.write(file, tensors, STATE)
-    found, state = checkpoint.read(file)
+    restored, state = checkpoint.read(file)
     assert state == STATE
-    assert set(found) == set(tensors)
-    assert all(torch.equal(found[key], value) and found[key].dtype == value.dtype for key, value in tensors.items())
-    assert set(checkpoint.part(found, "network")) == {"embedding", "output", "view"}
+    assert set(restored) == set(tensors)
+    assert all(
+        torch.equal(restored[key], value) and restored[key].dtype == value.dtype for key, value in tensors.items()
+    )
+    assert set(checkpoint.part(restored, "network")) == {"embedding", "output", "view"}
 
 
-def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_keeps_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "last.safetensors"
     checkpoint.write(file, {"a": torch.ones(2)}, {"step": 1})
 
@@ -49,11 +51,11 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path, monkeypat
         checkpoint.write(tmp_path / "other", {"a": torch.zeros(2)}, {"step": 2})
 
 
-@pytest.mark.parametrize("kept", [0, 5, 60, 400])
-def test_a_truncated_checkpoint_is_said_to_be_damaged(kept: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [0, 5, 60, 400])
+def test_a_truncated_checkpoint_is_reported_as_damaged(length: int, tmp_path: Path) -> None:
     file = tmp_path / "last.safetensors"
     checkpoint.write(file, {"a": torch.ones(200)}, {"step": 1})
-    file.write_bytes(file.read_bytes()[:kept])
+    file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(CaptionerError, match=r"last\.safetensors is damaged"):
         checkpoint.read(file)
 
@@ -64,7 +66,7 @@ def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.RMSprop])
-def test_an_optimiser_goes_on_as_if_never_stopped(kind: type[torch.optim.Optimizer]) -> None:
+def test_a_restored_optimizer_takes_the_same_steps(kind: type[torch.optim.Optimizer]) -> None:
     def step(model: nn.Linear, optimizer: torch.optim.Optimizer, seed: int) -> None:
         x = torch.randn(4, 3, generator=torch.Generator().manual_seed(seed))
         model(x).square().sum().backward()
@@ -79,8 +81,8 @@ def test_an_optimiser_goes_on_as_if_never_stopped(kind: type[torch.optim.Optimiz
     other = nn.Linear(3, 2)
     other.load_state_dict(model.state_dict())
     again = kind(other.parameters(), lr=0.1)  # type: ignore[call-arg]
-    held = {name: value.clone() for name, value in checkpoint.optimizer_tensors(optimizer).items()}
-    checkpoint.restore_optimizer(again, held)
+    moments = {name: value.clone() for name, value in checkpoint.optimizer_tensors(optimizer).items()}
+    checkpoint.restore_optimizer(again, moments)
     for seed in (7, 8):
         step(model, optimizer, seed)
         step(other, again, seed)

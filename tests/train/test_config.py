@@ -1,4 +1,4 @@
-"""Configs: every file loads, mistakes are named with the way out, every setting is documented."""
+"""Configs: every file loads, errors say what to do, every setting is documented."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FILES = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_config_loads_and_survives_being_written(path: Path) -> None:
+def test_every_config_loads_and_is_the_same_after_writing(path: Path) -> None:
     config = load(path)
     assert parse(yaml.safe_load(dump(config)), "the dump") == config
     assert config.name.replace("-", "_") == path.stem
 
 
-def test_the_presets_are_there_and_differ_where_their_names_say() -> None:
+def test_presets_have_the_attention_mode_of_their_name() -> None:
     named = {path.stem: load(path) for path in FILES}
     assert {"default", "shapes", "paper_soft", "paper_hard"} <= set(named)
     for soft, hard in (("paper_soft", "paper_hard"), ("default", "hard"), ("flickr8k_soft", "flickr8k_hard")):
@@ -35,7 +35,7 @@ def test_the_presets_are_there_and_differ_where_their_names_say() -> None:
         assert named[hard].model.attention.mode == "hard"
 
 
-def test_the_papers_settings_are_the_papers() -> None:
+def test_the_configs_of_the_paper_have_its_settings() -> None:
     for kind in ("soft", "hard"):
         config = load(ROOT / f"configs/paper_{kind}.yaml")
         assert (config.encoder.name, config.encoder.size, config.encoder.annotations) == ("vgg19", 224, ("conv5",))
@@ -49,7 +49,7 @@ def test_the_papers_settings_are_the_papers() -> None:
 DEFAULT = ROOT / "configs" / "coco_soft.yaml"
 
 
-def test_changes_reach_nested_settings_list_items_and_sections_left_out() -> None:
+def test_set_changes_nested_settings_list_items_and_absent_sections() -> None:
     config = load(
         DEFAULT,
         [
@@ -70,7 +70,7 @@ def test_changes_reach_nested_settings_list_items_and_sections_left_out() -> Non
     assert config.name == "other"
 
 
-def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: Path) -> None:
+def test_set_can_open_a_section_that_is_null(tmp_path: Path) -> None:
     resolved = tmp_path / "config.yaml"
     resolved.write_text(dump(load(DEFAULT)))
     assert "scst: null" in resolved.read_text()
@@ -80,7 +80,7 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("training.epoch=3", "unknown key 'training.epoch'. Did you mean 'epochs'?"),
         ("trainin.epochs=3", "unknown key 'trainin'. Did you mean 'training'?"),
@@ -104,13 +104,13 @@ def test_a_section_that_a_resolved_config_sets_to_null_can_be_opened(tmp_path: P
         ("training.epochs={", "'{' is not a YAML value"),
     ],
 )
-def test_a_wrong_change_says_what_is_allowed(change: str, said: str) -> None:
+def test_the_error_of_a_wrong_set_says_what_is_allowed(change: str, message: str) -> None:
     with pytest.raises(UsageError, match=r"configs/coco_soft\.yaml: |--set ") as raised:
         load(DEFAULT, [change])
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
+def test_an_error_names_every_mistake_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text("data: {train: [], val: [], extra: 1}\nseed: x\n")
     with pytest.raises(UsageError) as raised:
@@ -120,7 +120,7 @@ def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "contains no settings"),
         ("- 1\n", "contains no settings"),
@@ -128,14 +128,14 @@ def test_every_mistake_of_a_file_is_named(tmp_path: Path) -> None:
         ("seed: 1\n", "data is"),
     ],
 )
-def test_a_file_that_is_no_config_says_why(text: str, said: str, tmp_path: Path) -> None:
+def test_the_error_of_a_file_without_a_config_says_why(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         load(file)
 
 
-def test_a_missing_config_is_named_with_its_option(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_config_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--config: no such file: .*nowhere\.yaml"):
         load(tmp_path / "nowhere.yaml")
 
@@ -146,8 +146,8 @@ def test_every_setting_and_every_section_is_documented() -> None:
     sections: list[type[Any]] = [Config]
     for section in sections:
         assert section.__doc__, section
-        found = (configs._section(field.annotation) for field in section.model_fields.values())
-        sections += [each for each in found if each is not None]
+        inner = (configs._section(field.annotation) for field in section.model_fields.values())
+        sections += [section for section in inner if section is not None]
     assert len(sections) > 12
 
 
@@ -156,12 +156,12 @@ def generated_page() -> str:
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
 
 
-def test_the_page_of_all_settings_is_what_the_settings_say() -> None:
+def test_the_settings_page_is_up_to_date() -> None:
     page = ROOT / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == generated_page(), "run scripts/make_settings_page"
 
 
-def test_the_page_names_every_setting_with_its_default() -> None:
+def test_the_settings_page_lists_every_setting_with_its_default() -> None:
     page = generated_page()
     for path, field in fields():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{path}` |"))
@@ -169,7 +169,7 @@ def test_the_page_names_every_setting_with_its_default() -> None:
     assert "| `training.epochs` | 10 | whole number" in page
 
 
-def test_settings_of_the_first_version_are_read() -> None:
+def test_settings_of_version_0_1_are_read() -> None:
     old = {
         "data": {"train": [], "val": [], "maximum_length": 7},
         "training": {
@@ -186,7 +186,7 @@ def test_settings_of_the_first_version_are_read() -> None:
     assert configs.parse(yaml.safe_load(configs.dump(config)), "again") == config
 
 
-def test_validation_keeps_its_own_defaults_for_what_a_search_section_leaves_out() -> None:
+def test_absent_search_settings_have_the_defaults_of_validation() -> None:
     raw = {"data": {"train": [], "val": []}, "training": {"validation": {"search": {"beam": 5}}}}
     assert configs.parse(raw, "config").training.validation.search == SearchOptions(beam=5, length_power=0.7)
 

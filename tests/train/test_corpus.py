@@ -1,4 +1,4 @@
-"""The plan of an epoch: every image once, captions without repetition, from (seed, epoch) alone, little padding."""
+"""The plan of an epoch: every image once, no caption twice, a function of (seed, epoch), little padding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOCABULARY = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", *WORDS))
 
 
 def corpus(counts: list[int], lengths: list[int] | None = None, seed: int = 0) -> Corpus:
-    """Images with so many captions each, of random lengths unless given."""
+    """One image per entry of `counts`, with that many captions, of random lengths unless given."""
     captions = sum(counts)
     sizes = np.array(lengths) if lengths is not None else np.random.default_rng(seed).integers(5, 20, captions)
     start = np.concatenate([[0], np.cumsum(sizes)])
@@ -26,7 +26,7 @@ def corpus(counts: list[int], lengths: list[int] | None = None, seed: int = 0) -
 
 
 def realistic(images: int, captions: int) -> Corpus:
-    """Lengths as COCO's captions have them: 10.5 words on average, a long tail, an image's captions alike."""
+    """Lengths like those of COCO: 10.5 words on average, some very long, similar within an image."""
     rng = np.random.default_rng(0)
     centre = rng.normal(0, 0.10, images).repeat(captions)
     lengths = np.clip(np.round(np.exp(np.log(10.2) + centre + rng.normal(0, 0.20, images * captions))), 6, 20)
@@ -38,7 +38,7 @@ def make(which: Corpus, **how: Any) -> list[StepPlan]:
     return plan(which, **{"images": 8, "captions": 5, "seed": 1, "epoch": 0, **how})
 
 
-def test_every_image_comes_once_an_epoch_with_its_own_captions_without_repetition() -> None:
+def test_an_epoch_has_every_image_once_with_different_captions_of_its_own() -> None:
     counts = [*np.random.default_rng(1).integers(1, 8, 150).tolist(), 0]
     whole = corpus(counts)
     for epoch in range(3):
@@ -51,15 +51,15 @@ def test_every_image_comes_once_an_epoch_with_its_own_captions_without_repetitio
                 assert all(whole.first[image] <= c < whole.first[image + 1] for c in captions)
 
 
-def test_more_captions_than_asked_for_are_drawn_evenly_over_epochs() -> None:
+def test_captions_are_sampled_evenly_over_epochs() -> None:
     whole = corpus([6] * 20)
-    drawn = np.concatenate([step.captions.ravel() for e in range(200) for step in make(whole, captions=2, epoch=e)])
-    times = np.bincount(drawn, minlength=120)
+    captions = np.concatenate([step.captions.ravel() for e in range(200) for step in make(whole, captions=2, epoch=e)])
+    times = np.bincount(captions, minlength=120)
     assert times.sum() == 200 * 20 * 2
     assert 35 < times.min() <= times.max() < 105  # 66.7 expected, standard deviation 6.7
 
 
-def test_the_longest_caption_of_an_image_comes_first() -> None:
+def test_the_longest_caption_of_an_image_is_first() -> None:
     whole = corpus([5] * 40)
     lengths = np.diff(whole.start)
     for step in make(whole):
@@ -73,7 +73,7 @@ def same(one: list[StepPlan], other: list[StepPlan]) -> bool:
     return all(np.array_equal(a.images, b.images) and np.array_equal(a.captions, b.captions) for a, b in pairs)
 
 
-def test_a_plan_follows_from_seed_and_epoch_alone() -> None:
+def test_a_plan_depends_only_on_seed_and_epoch() -> None:
     whole = corpus([3, 5, 7] * 30)
     np.random.default_rng().random()
     assert same(make(whole, epoch=4), make(whole, epoch=4))
@@ -81,17 +81,17 @@ def test_a_plan_follows_from_seed_and_epoch_alone() -> None:
     assert not same(make(whole, epoch=4), make(whole, epoch=4, seed=2))
 
 
-def test_steps_of_different_lengths_are_mixed_over_an_epoch() -> None:
-    """Bucketing must not turn an epoch into a way from short captions to long ones."""
+def test_steps_with_long_and_short_captions_are_mixed_in_an_epoch() -> None:
+    """Sorting by length must not order the whole epoch from short captions to long ones."""
     whole = realistic(1600, 5)
     lengths = np.diff(whole.start)
     means = np.array([lengths[step.captions].mean() for step in make(whole, images=32)])
-    assert means.std() > 1  # steps are of like lengths inside
+    assert means.std() > 1  # captions of one step have similar lengths
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.35
 
 
 def work(steps: list[StepPlan], lengths: Any) -> float:
-    """Rows that the decoder computes for the steps, by its own rule: columns end when all their captions have."""
+    """Rows that the decoder computes for the steps: it drops a column when all captions in it have ended."""
     computed = 0
     for step in steps:
         tall = lengths[step.captions] + 1  # with the end token
@@ -100,8 +100,8 @@ def work(steps: list[StepPlan], lengths: Any) -> float:
     return float(computed)
 
 
-def test_little_of_the_work_is_padding() -> None:
-    """On the COCO captions with five an image it is 12.4 % of the rows, and 41 % in plain shuffled steps."""
+def test_few_rows_are_padding() -> None:
+    """With five captions per image, 12.4 % of the rows are padding on COCO; in shuffled steps 41 % are."""
     whole = realistic(6400, 5)
     lengths = np.diff(whole.start)
     words = float((lengths + 1).sum())
@@ -113,7 +113,7 @@ def test_little_of_the_work_is_padding() -> None:
     assert padding < 0.6 * (1 - words / work(plain, lengths))
 
 
-def test_images_with_few_captions_make_larger_steps_of_their_own() -> None:
+def test_images_with_few_captions_are_in_larger_separate_steps() -> None:
     steps = make(corpus([5] * 32 + [1] * 32))
     assert sorted(step.captions.shape for step in steps) == [(8, 5)] * 4 + [(16, 1)] * 2
 
@@ -126,7 +126,7 @@ def test_images_with_too_few_references_are_left_out(captions: int) -> None:
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_the_processes_shares_make_up_the_step_and_are_of_one_size(world: int) -> None:
+def test_the_parts_of_the_processes_are_equal_in_size_and_make_up_the_step(world: int) -> None:
     whole = corpus([5] * 50)
     steps = make(whole, images=8, world_size=world)
     for step in steps:
@@ -137,16 +137,16 @@ def test_the_processes_shares_make_up_the_step_and_are_of_one_size(world: int) -
     assert 50 - world < sum(len(step.images) for step in steps) <= 50
 
 
-def test_two_processes_have_the_steps_of_one() -> None:
+def test_two_processes_have_the_same_steps_as_one() -> None:
     assert same(make(corpus([5] * 48), world_size=1), make(corpus([5] * 48), world_size=2))
 
 
-def test_more_processes_than_images_a_step_is_an_error() -> None:
+def test_more_processes_than_images_per_step_is_an_error() -> None:
     with pytest.raises(CaptionerError, match=r"training\.images=1 is less than the number of processes, 2"):
         make(corpus([5] * 8), images=1, world_size=2)
 
 
-def test_captions_become_numbers_cut_at_the_maximum_and_empty_ones_are_left_out() -> None:
+def test_captions_become_numbers_long_ones_are_cut_and_empty_ones_left_out() -> None:
     items = (
         Item(1, Path("a"), ("One two!", "...", "three"), "train"),
         Item(2, Path("b"), ("one two three four one", "other"), "train"),

@@ -1,4 +1,4 @@
-"""Several processes, as torchrun starts them, do what one does: the same losses, the same scores, one writer."""
+"""Several processes under torchrun: the same losses and scores as one process, and only one writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.train import child_process, tiny_run
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="gloo and process groups are POSIX here")
 
-# Both sum the same numbers in another order; the weights then drift apart by rounding alone.
+# The sums have another order, so the weights differ by rounding.
 TOLERANCE = 1e-4
 SAME = {
     "model__dropout": 0.0,
@@ -48,14 +48,14 @@ def launch(command: list[str], processes: int = 2) -> subprocess.Popen[str]:
     )
 
 
-def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path: Path) -> None:
+def test_two_processes_have_the_same_losses_and_scores_as_one(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **SAME)
     start(config, folder=tmp_path / "one", device="cpu")
     two = torchrun(config, tmp_path / "two")
-    _, said = two.communicate(timeout=500)
-    assert two.returncode == 0, said
+    _, message = two.communicate(timeout=500)
+    assert two.returncode == 0, message
     ones, twos = tiny_run.read_metrics(tmp_path / "one"), tiny_run.read_metrics(tmp_path / "two")
-    assert len(ones) == len(twos) == 6  # one writer: no line is there twice
+    assert len(ones) == len(twos) == 6  # one writer: no row is there twice
     for one, other in zip(ones, twos, strict=True):
         assert set(one) == set(other)
         if "validation" in one:
@@ -64,7 +64,7 @@ def test_two_processes_give_the_losses_and_scores_of_one(shapes: Path, tmp_path:
             for name in ("loss", "nll", "coverage", "gradient", "rate", "step", "epoch"):
                 assert other[name] == pytest.approx(one[name], rel=TOLERANCE), name
     assert len(list((tmp_path / "two" / "board").iterdir())) == 1
-    assert said.count("done: best") == 1
+    assert message.count("done: best") == 1
     mine, theirs = (checkpoint.read(RunFolder(tmp_path / run).checkpoint)[0] for run in ("one", "two"))
     assert set(mine) == set(theirs)
     for name, value in mine.items():
@@ -93,25 +93,25 @@ told.with_suffix(".threads").write_text(" ".join(p.read_text() for p in Path("/p
 """
 
 
-def test_two_processes_agree_on_all_weights_after_self_critical_steps(shapes: Path, tmp_path: Path) -> None:
-    """Each draws captions of its own images, and the tail runs outside of what is spread over the processes."""
+def test_two_processes_have_equal_weights_after_self_critical_steps(shapes: Path, tmp_path: Path) -> None:
+    """Each process samples captions of its own images, and the tail runs outside DistributedDataParallel."""
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6}
     how = {**SAME, "training__epochs": 1, "training__scst": scst}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **how)
     (tmp_path / "learn.py").write_text(LEARN_AND_TELL)
     two = launch([str(tmp_path / "learn.py"), str(config), str(tmp_path / "two")])
-    _, said = two.communicate(timeout=500)
-    assert two.returncode == 0, said
+    _, message = two.communicate(timeout=500)
+    assert two.returncode == 0, message
     first, second = ((tmp_path / "two" / f"rank{rank}").read_text() for rank in (0, 1))
     assert "encoder.stages.stage3" in first
     assert first == second
-    # A thread of the group that outlives it may abort the process while Python ends, after all work is done.
+    # A thread that outlives its process group could abort the process at exit.
     for rank in (0, 1):
         assert "gloo" not in (tmp_path / "two" / f"rank{rank}.threads").read_text()
 
 
-def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
-    """The terminal's signal reaches every process, and torchrun sends it on to those that have it already."""
+def test_ctrl_c_under_torchrun_saves_a_checkpoint(shapes: Path, tmp_path: Path) -> None:
+    """The terminal sends the signal to every process, and torchrun sends it to them again."""
     config = tiny_run.write_config(
         tmp_path / "config.yaml", shapes, training__epochs=4000, training__validation={"every": 4000, "samples": 0}
     )
@@ -123,9 +123,9 @@ def test_ctrl_c_under_torchrun_saves(shapes: Path, tmp_path: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.1)
     os.killpg(two.pid, signal.SIGINT)
-    _, said = two.communicate(timeout=120)
+    _, message = two.communicate(timeout=120)
     step = checkpoint.read(RunFolder(run).checkpoint)[1]["step"]
-    assert f"stopped and saved at step {step}; to resume: captioner train --resume {run}" in said
+    assert f"stopped and saved at step {step}; to resume: captioner train --resume {run}" in message
 
 
 def free_port() -> int:
@@ -135,7 +135,7 @@ def free_port() -> int:
 
 
 def in_a_team(function: Any, size: int, *args: Any, log: Path) -> None:
-    """Run a function in several processes that find each other as torchrun's do."""
+    """Run a function in several processes that join as under torchrun."""
     port = free_port()
     world = [child_process.start(_member, function, rank, size, port, args, log=log) for rank in range(size)]
     for member in world:
@@ -167,12 +167,12 @@ def add_up(world: World, folder: Path) -> None:
     assert len(list(folder.iterdir())) == 3
 
 
-def test_a_team_adds_gathers_and_waits(tmp_path: Path) -> None:
+def test_processes_sum_gather_and_wait(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     in_a_team(add_up, 3, tmp_path / "here", log=tmp_path / "log")
 
 
-def test_alone_nothing_needs_a_process_group() -> None:
+def test_a_single_process_needs_no_process_group() -> None:
     with join("cpu") as world:
         assert (world.rank, world.size, world.is_main) == (0, 1, True)
         assert world.sums({"a": 2.0}) == {"a": 2.0}
@@ -183,7 +183,7 @@ def test_alone_nothing_needs_a_process_group() -> None:
 
 
 def validate_apart(world: World, data: Path, alone: Path) -> None:
-    """The shared validation of some weights against one process's, caption by caption."""
+    """Compare validation by several processes with validation by one, caption by caption."""
     from captioner.inference.torch_backend import TorchBackend
     from captioner.train.setup import prepare
     from captioner.train.validation import validate
@@ -194,7 +194,7 @@ def validate_apart(world: World, data: Path, alone: Path) -> None:
     setup = prepare(config, world)
     with torch.no_grad():
         for parameter in setup.network.decoder.parameters():
-            parameter.mul_(4)  # captions that differ from image to image
+            parameter.mul_(4)  # so that captions differ between images
     backend = TorchBackend(setup.network, setup.vocabulary)
     settings = config.training.validation.model_copy(update={"samples": 3, "batch": 3})
     shared = validate(backend, setup.val_set, setup.val_grids, settings, world)
@@ -206,5 +206,5 @@ def validate_apart(world: World, data: Path, alone: Path) -> None:
     assert len(shared.samples) == 3
 
 
-def test_a_validation_shared_out_is_the_validation_of_one(shapes: Path, tmp_path: Path) -> None:
+def test_validation_by_several_processes_equals_validation_by_one(shapes: Path, tmp_path: Path) -> None:
     in_a_team(validate_apart, 3, shapes, tmp_path, log=tmp_path / "log")

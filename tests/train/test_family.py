@@ -1,4 +1,4 @@
-"""The attention family through the whole of training: config, loop, self-critical stage, export; and its refusals."""
+"""Every attention mechanism through config, training, self-critical stage and export; clashing settings are refused."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_choice_is_trained_validated_and_exported(kind: str, shapes: Path, tmp_path: Path) -> None:
+def test_every_mechanism_is_trained_validated_and_exported(kind: str, shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **KINDS[kind])
     start(config, folder=tmp_path / "run", device="cpu")
     told = [row["nll"] for row in tiny_run.read_metrics(tmp_path / "run") if "nll" in row]
     if "scst" not in str(KINDS[kind]):
         assert told[-1] < told[0]
-    made = export_run(tmp_path / "run", tmp_path / "bundle")
-    assert made.manifest.attention == ("hard" if "gumbel" in kind or "hard" in kind else "soft")
-    assert check_parity(made) < 1e-4
+    bundle = export_run(tmp_path / "run", tmp_path / "bundle")
+    assert bundle.manifest.attention == ("hard" if "gumbel" in kind or "hard" in kind else "soft")
+    assert check_parity(bundle) < 1e-4
 
 
-def test_an_unknown_choice_names_the_nearest(shapes: Path) -> None:
+def test_the_error_of_an_unknown_mechanism_names_the_nearest(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.attention\.score: .* got 'aditive'\. Did you mean 'additive'\?"):
         tiny_run.config(shapes, model__attention__score="aditive")
     with pytest.raises(UsageError, match=r"model\.grid_encoder: .* got 'zebra'$"):
@@ -115,15 +115,15 @@ CLASHES: dict[str, dict[str, Any]] = {
 }
 
 
-def test_general_s_heads_are_as_wide_as_the_state_whatever_the_width_of_others(shapes: Path) -> None:
-    made = tiny_run.config(shapes, model__attention={"score": "general", "heads": 3}, model__annotation_size=12)
-    assert made.model.attention.size % 3
+def test_heads_of_the_general_score_are_as_wide_as_the_state(shapes: Path) -> None:
+    config = tiny_run.config(shapes, model__attention={"score": "general", "heads": 3}, model__annotation_size=12)
+    assert config.model.attention.size % 3
 
 
 @pytest.mark.parametrize("sentence", CLASHES)
-def test_settings_that_clash_are_refused_with_what_would_work(sentence: str, shapes: Path) -> None:
+def test_the_error_of_clashing_settings_says_what_works(sentence: str, shapes: Path) -> None:
     with pytest.raises(UsageError) as refused:
         tiny_run.config(shapes, **CLASHES[sentence])
-    said = str(refused.value)
-    assert sentence in said
-    assert "; set " in said.partition(sentence)[2]
+    message = str(refused.value)
+    assert sentence in message
+    assert "; set " in message.partition(sentence)[2]

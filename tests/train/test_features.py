@@ -1,4 +1,4 @@
-"""The feature cache: whole after any interruption, never taken for whole when it isn't, refused when made otherwise."""
+"""The feature cache: correct after any interruption, refused when incomplete or built with different settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def encoder(**changes: Any) -> Encoder:
 
 
 def pictures(folder: Path, count: int) -> list[Path]:
-    """Pictures of random pixels, all of one size in pixels and, as bitmaps, in bytes."""
+    """Pictures of random pixels. As bitmaps, all have the same size in bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{i}.bmp" for i in range(count)]
     for i, path in enumerate(paths):
@@ -53,7 +53,7 @@ def build(
 
 
 def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
-    """What the trunk gives for a picture, through torch, without any cache."""
+    """The output of the trunk for a picture, in torch, without a cache."""
     image = read(path)[0]
     if mirrored:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -61,16 +61,16 @@ def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
         return net.trunk(torch.from_numpy(squash(image, tiny_run.SIZE).copy())[None])[0]
 
 
-def close(found: torch.Tensor, expected: torch.Tensor) -> None:
-    """Equal but for float16 and onnxruntime's order of additions; values are about 10."""
-    torch.testing.assert_close(found, expected, atol=0.03, rtol=2e-3)
+def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    """Equal up to float16 and the order of additions in onnxruntime; values are about 10."""
+    torch.testing.assert_close(actual, expected, atol=0.03, rtol=2e-3)
 
 
 def rows(cache: Features, paths: list[Path]) -> torch.Tensor:
     return cache.read(cache.locate([features.key(path) for path in paths]))
 
 
-def test_rows_are_the_trunks_output_image_by_image(tmp_path: Path) -> None:
+def test_a_row_is_the_output_of_the_trunk_for_its_image(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 7)
     cache, net = build(tmp_path / "cache", paths)
     shuffled = [paths[i] for i in (6, 0, 3)]
@@ -80,39 +80,39 @@ def test_rows_are_the_trunks_output_image_by_image(tmp_path: Path) -> None:
     assert isinstance(cache.shards[0], np.memmap)
 
 
-def test_a_tail_made_of_the_cache_gives_the_whole_encoders_annotations(tmp_path: Path) -> None:
+def test_the_tail_on_cached_grids_gives_the_annotations_of_the_whole_encoder(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 3)
     cut, whole = encoder(tail="stage3"), encoder()
     cache, _ = build(tmp_path / "cache", paths, cut)
-    found = cut.tail(rows(cache, paths))
-    for row, path in zip(found, paths, strict=True):
+    annotations = cut.tail(rows(cache, paths))
+    for row, path in zip(annotations, paths, strict=True):
         expected = direct(whole, path)
         assert (row - expected).abs().mean() < 1e-3 * expected.abs().mean()
 
 
-def test_the_flip_view_is_the_mirror_images_features(tmp_path: Path) -> None:
+def test_the_second_view_has_the_features_of_the_mirror_image(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 4)
     cache, net = build(tmp_path / "cache", paths, flip=True)
-    places = cache.locate([features.key(path) for path in paths])
-    found = cache.read(places, np.array([1, 0, 1, 0]))
-    for row, path, mirrored in zip(found, paths, (True, False, True, False), strict=True):
+    locations = cache.locate([features.key(path) for path in paths])
+    grids = cache.read(locations, np.array([1, 0, 1, 0]))
+    for row, path, mirrored in zip(grids, paths, (True, False, True, False), strict=True):
         close(row, direct(net, path, mirrored))
-    assert (found[0] - direct(net, paths[0])).abs().mean() > 1
+    assert (grids[0] - direct(net, paths[0])).abs().mean() > 1
 
 
-def test_a_cache_grows_by_further_images_and_encodes_none_twice(tmp_path: Path) -> None:
+def test_new_images_are_added_to_a_cache_and_none_is_encoded_twice(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 8)
     first, net = build(tmp_path / "cache", paths[:4])
-    kept = rows(first, paths[:4])
+    before = rows(first, paths[:4])
     shown: list[tuple[int, int]] = []
     second, _ = build(tmp_path / "cache", paths, net, progress=lambda done, total: shown.append((done, total)))
     assert shown == [(4, 8), (6, 8), (7, 8), (8, 8)]  # shards of three, batches of two
-    assert torch.equal(rows(second, paths[:4]), kept)
+    assert torch.equal(rows(second, paths[:4]), before)
     assert len(second.rows) == 8
     build(tmp_path / "cache", paths[2:5], net, progress=lambda done, total: pytest.fail("encoded again"))
 
 
-def test_a_changed_file_is_seen_though_name_and_size_are_the_same(tmp_path: Path) -> None:
+def test_a_changed_file_of_the_same_name_and_size_is_encoded_again(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 3)
     _, net = build(tmp_path / "cache", paths)
     changed, size = paths[1], paths[1].stat().st_size
@@ -122,7 +122,7 @@ def test_a_changed_file_is_seen_though_name_and_size_are_the_same(tmp_path: Path
     close(rows(again, [changed])[0], direct(net, changed))
 
 
-def test_files_of_one_name_in_two_sets_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_the_same_name_in_two_data_sets_are_different_images(tmp_path: Path) -> None:
     one = pictures(tmp_path / "train" / "images", 2)[1]
     other = tmp_path / "val" / "images" / one.name
     other.parent.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_files_of_one_name_in_two_sets_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 8192, 20_000, 24_576, 100_000])
-def test_a_key_sees_a_change_at_the_beginning_in_the_middle_and_at_the_end(size: int, tmp_path: Path) -> None:
+def test_a_key_changes_with_the_beginning_the_middle_and_the_end_of_a_file(size: int, tmp_path: Path) -> None:
     file = tmp_path / "a.jpg"
     data = bytearray(random.Random(size).randbytes(size))
     file.write_bytes(data)
@@ -150,7 +150,7 @@ def test_a_key_sees_a_change_at_the_beginning_in_the_middle_and_at_the_end(size:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "messages"),
     [
         ({"size": 64}, ["size: 32, needed 64", "shape: [40, 4, 4], needed [40, 8, 8]"]),
         ({"name": "efficientnet_lite1"}, ["encoder: 'efficientnet_lite0', needed 'efficientnet_lite1'"]),
@@ -159,16 +159,16 @@ def test_a_key_sees_a_change_at_the_beginning_in_the_middle_and_at_the_end(size:
         ({"flip": True}, ["flip: False, needed True"]),
     ],
 )
-def test_a_cache_made_otherwise_is_refused_with_what_differs(
-    other: dict[str, Any], said: list[str], tmp_path: Path
+def test_a_cache_with_different_settings_is_refused_with_the_differences(
+    other: dict[str, Any], messages: list[str], tmp_path: Path
 ) -> None:
     paths = pictures(tmp_path / "images", 2)
     build(tmp_path / "cache", paths)
     flip = other.pop("flip", False)
     with pytest.raises(CaptionerError, match="was built with different settings") as raised:
         build(tmp_path / "cache", paths, encoder(**other), flip)
-    for part in said:
-        assert part in str(raised.value)
+    for message in messages:
+        assert message in str(raised.value)
 
 
 def test_a_cache_of_another_transform_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +179,8 @@ def test_a_cache_of_another_transform_is_refused(tmp_path: Path, monkeypatch: py
         build(tmp_path / "cache", paths)
 
 
-def test_only_what_decides_the_trunks_output_parts_caches(tmp_path: Path) -> None:
-    """Two configs that share a trunk share its cache; other weights, sizes and views have folders of their own."""
+def test_only_settings_that_change_the_output_of_the_trunk_need_another_cache(tmp_path: Path) -> None:
+    """Configs with the same trunk share a cache; other weights, sizes and views have other folders."""
     trunk = [encoder(tail="stage3"), encoder(tail="stage3", annotations=("stage4",))]
     folders = [features.cache_folder(tmp_path, FeatureSpec.of(net, flip=False)) for net in trunk]
     assert folders[0] == folders[1]
@@ -189,7 +189,7 @@ def test_only_what_decides_the_trunks_output_parts_caches(tmp_path: Path) -> Non
     assert features.cache_folder(tmp_path, FeatureSpec.of(trunk[0], flip=True)) != folders[0]
 
 
-def test_an_incomplete_cache_says_so_and_what_to_do(tmp_path: Path) -> None:
+def test_the_error_of_an_incomplete_cache_says_what_to_do(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 6)
     _, net = build(tmp_path / "cache", paths)
     (tmp_path / "cache" / "00001.json").unlink()
@@ -202,7 +202,7 @@ def test_an_incomplete_cache_says_so_and_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "gone", "other rows", "listing cut", "not an array"])
-def test_a_damaged_shard_is_named_and_can_be_made_again(harm: str, tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named_and_can_be_encoded_again(harm: str, tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 6)
     folder = tmp_path / "cache"
     _, net = build(folder, paths)
@@ -234,7 +234,7 @@ def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
         build(tmp_path / "cache", paths)
 
 
-def test_a_folder_that_is_no_cache_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_cache_or_with_a_damaged_one_is_refused(tmp_path: Path) -> None:
     spec = FeatureSpec.of(encoder(), flip=False)
     with pytest.raises(CaptionerError, match=r"no cache\.json; run `captioner features`"):
         Features(tmp_path, spec)
@@ -251,7 +251,7 @@ def encode(folder: Path, paths: list[Path]) -> None:
 
 
 def check_nothing_false(folder: Path, paths: list[Path], reference: Features) -> int:
-    """What the cache says it has is right, to the bit; how many rows that is."""
+    """Check all rows of the cache bit for bit, and return their number."""
     if not (folder / "cache.json").exists():
         return 0
     cache = Features(folder, reference.spec)
@@ -267,8 +267,8 @@ def check_nothing_false(folder: Path, paths: list[Path], reference: Features) ->
 @pytest.mark.parametrize(
     "target", ["captioner.files.atomic:os.fsync", "pathlib:Path.replace", "captioner.train.features:np.save"]
 )
-def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp_path: Path) -> None:
-    """SIGKILL before and after each sync, rename and save in turn, with the cache resumed each time."""
+def test_a_cache_killed_at_every_write_is_never_wrong_and_ends_complete(target: str, tmp_path: Path) -> None:
+    """SIGKILL before and after each sync, rename and save. The cache is resumed after each."""
     paths = pictures(tmp_path / "images", 7)
     reference, _ = build(tmp_path / "reference", paths)
     folder, log = tmp_path / "cache", tmp_path / "log"
@@ -286,11 +286,11 @@ def test_killed_at_every_write_it_is_never_false_and_ends_whole(target: str, tmp
         deaths += 1
     assert had == 7
     assert deaths >= 2
-    assert not list(folder.glob(".*.part"))
+    assert not list(folder.glob(".*.message"))
 
 
 @posix
-def test_killed_from_outside_at_moments_of_chance_it_ends_whole(tmp_path: Path) -> None:
+def test_a_cache_killed_at_random_times_ends_complete(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 40)
     reference, _ = build(tmp_path / "reference", paths, shard=40)
     folder, chance = tmp_path / "cache", random.Random(0)
@@ -300,7 +300,7 @@ def test_killed_from_outside_at_moments_of_chance_it_ends_whole(tmp_path: Path) 
         while child.exitcode is None and len(list(folder.glob("[0-9]*.json"))) < before + 1:
             child.join(0.005)
         child.join(chance.random() * 0.05)
-        child.kill()  # which may come too late: the server the child is forked from buries it at once
+        child.kill()  # may come too late: the child may have ended
         child.join(60)
         check_nothing_false(folder, paths, reference)
     cache, _ = build(folder, paths)
@@ -308,7 +308,7 @@ def test_killed_from_outside_at_moments_of_chance_it_ends_whole(tmp_path: Path) 
 
 
 @posix
-def test_two_processes_on_one_cache_don_t_get_into_each_others_way(tmp_path: Path) -> None:
+def test_two_processes_can_fill_one_cache_at_the_same_time(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 30)
     reference, _ = build(tmp_path / "reference", paths)
     folder, log = tmp_path / "cache", tmp_path / "log"
@@ -320,8 +320,8 @@ def test_two_processes_on_one_cache_don_t_get_into_each_others_way(tmp_path: Pat
     assert len(list(folder.glob("*.npy"))) == 10, "images were encoded twice"
 
 
-def test_rows_are_read_from_disk_and_not_kept(tmp_path: Path) -> None:
-    """Opening maps the shards; it must not read them: a file with a hole as large as a disk opens at once."""
+def test_opening_a_cache_does_not_read_its_rows(tmp_path: Path) -> None:
+    """Opening maps the shards without reading them, so a sparse file as large as a disk opens at once."""
     net = encoder()
     spec = FeatureSpec.of(net, flip=False)
     paths = pictures(tmp_path / "images", 1)

@@ -1,4 +1,4 @@
-"""A run that was killed, wherever, and resumed ends with the same bits as one that never was."""
+"""A run that was killed at any point and resumed ends with the same bits as one that was not."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.train.child_process import KillAt
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="kills processes by POSIX signals")
 
-# In turn: before the first regular checkpoint, with a checkpoint written but not renamed, right after its rename,
-# between checkpoints, with the validation written down but not saved, and right after that was saved.
+# In order: before the first regular checkpoint, with a checkpoint written but not renamed, after its rename, between
+# checkpoints, after the metrics of a validation but before its checkpoint, and after that checkpoint.
 DEATHS = [
     KillAt("captioner.train.epoch_timer:EpochTimer.show", 2),
     KillAt("captioner.files.atomic:os.fsync", 2, after=False),
@@ -47,7 +47,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_run_ends_with_the_bits_of_one_never_killed(kind: str, shapes: Path, tmp_path: Path) -> None:
+def test_a_killed_and_resumed_run_ends_with_the_same_bits(kind: str, shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **KINDS[kind])
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
     assert child_process.run(child_process.train, config, whole, log=log) == 0, log.read_text()
@@ -70,8 +70,8 @@ def same_bits(one: Path, other: Path) -> None:
     assert not list(other.glob(".*.part")), "a killed writer's leavings were not swept away"
 
 
-def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
-    """Else equal weights would prove nothing."""
+def test_the_runs_of_the_resume_tests_do_learn(shapes: Path, tmp_path: Path) -> None:
+    """Otherwise equal weights would prove nothing."""
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
     assert child_process.run(child_process.train, config, tmp_path / "run") == 0
     first = tmp_path / "first"
@@ -88,8 +88,8 @@ def test_the_runs_compared_above_do_learn(shapes: Path, tmp_path: Path) -> None:
     assert still == []
 
 
-def test_killed_from_outside_at_a_moment_of_chance(shapes: Path, tmp_path: Path) -> None:
-    """Wherever it is some hundredths of a second after its first checkpoint: in a step, a write, a validation."""
+def test_a_run_killed_at_random_times_ends_with_the_same_bits(shapes: Path, tmp_path: Path) -> None:
+    """The kill comes a random time after the first checkpoint: in a step, a write or a validation."""
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__epochs=12, training__checkpoint_every=1)
     whole, killed, log = tmp_path / "whole", tmp_path / "killed", tmp_path / "log"
     assert child_process.run(child_process.train, config, whole, log=log) == 0, log.read_text()
@@ -106,7 +106,7 @@ def test_killed_from_outside_at_a_moment_of_chance(shapes: Path, tmp_path: Path)
     same_bits(whole, killed)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(shapes: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(
         tmp_path / "config.yaml", shapes, training__epochs=2000, training__validation__every=2000
     )
@@ -122,13 +122,13 @@ def test_ctrl_c_saves_and_says_how_to_go_on(shapes: Path, tmp_path: Path) -> Non
     assert state["step"] > 0
 
 
-def test_a_second_ctrl_c_a_while_later_stops_at_once() -> None:
+def test_a_second_ctrl_c_after_two_seconds_stops_at_once() -> None:
     from captioner.train.interrupt import interruptible
 
     before = signal.getsignal(signal.SIGINT)
     with interruptible() as interrupt:
         os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)  # torchrun sends it on to processes that have it already
+        os.kill(os.getpid(), signal.SIGINT)  # torchrun sends the signal a second time
         assert interrupt.requested
         interrupt.since -= 3
         with pytest.raises(KeyboardInterrupt):
@@ -137,23 +137,23 @@ def test_a_second_ctrl_c_a_while_later_stops_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint(shapes: Path, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_last_good_checkpoint(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
     run, log = tmp_path / "run", tmp_path / "log"
     assert child_process.run(train_on_a_small_disk, config, run, log=log) == 1
-    said = log.read_text()
-    assert "File too large" in said
-    assert f"the last good one is {RunFolder(run).checkpoint}" in said
+    message = log.read_text()
+    assert "File too large" in message
+    assert f"the last good one is {RunFolder(run).checkpoint}" in message
     assert checkpoint.read(RunFolder(run).checkpoint)[1]["step"] == 4  # the end of the first epoch
     assert not list(run.glob(".*.part")), "half a checkpoint was left behind"
     whole = tmp_path / "whole"
-    assert child_process.run(child_process.train, config, run, True, log=log) == 0, said
+    assert child_process.run(child_process.train, config, run, True, log=log) == 0, message
     assert child_process.run(child_process.train, config, whole, log=log) == 0
     same_bits(whole, run)
 
 
 def train_on_a_small_disk(config: Path, run: Path) -> None:
-    """From the sixth step on, no file may grow as large as a checkpoint is."""
+    """From the sixth step on, no file may become as large as a checkpoint."""
     import resource
 
     from captioner.train.epoch_timer import EpochTimer
@@ -170,7 +170,7 @@ def train_on_a_small_disk(config: Path, run: Path) -> None:
     child_process.train(config, run)
 
 
-def test_a_run_that_stopped_early_stays_stopped_until_it_is_told_otherwise(shapes: Path, tmp_path: Path) -> None:
+def test_a_run_that_stopped_early_continues_only_with_more_patience(shapes: Path, tmp_path: Path) -> None:
     from captioner.train.start import start
 
     rate = {"learning_rate": 1e-12}  # the captions never change, so the score never rises
@@ -199,7 +199,7 @@ def wait_for(condition: Any, child: Any, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-def test_a_resumed_runs_config_holds_what_was_changed(shapes: Path, tmp_path: Path) -> None:
+def test_the_config_of_a_resumed_run_has_the_changed_settings(shapes: Path, tmp_path: Path) -> None:
     from captioner.train.config_file import load
     from captioner.train.start import start
 

@@ -1,4 +1,4 @@
-"""The learning rate, step by step, against values worked out by hand."""
+"""The learning rate at several steps, compared with values calculated by hand."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from captioner.train.config import ScheduleSettings, TrainingSettings
 from captioner.train.schedule import factor, self_critical_rate
 
 
-def test_warm_up_is_linear_and_reaches_the_whole_rate() -> None:
+def test_warm_up_is_linear_up_to_the_full_rate() -> None:
     settings = ScheduleSettings(name="constant", warmup=4)
     assert [factor(settings, step, 100) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
     assert factor(ScheduleSettings(name="constant", warmup=0), 0, 100) == 1
 
 
-def test_cosine_goes_half_a_wave_from_the_warm_up_to_the_floor() -> None:
+def test_cosine_falls_from_the_full_rate_to_the_floor() -> None:
     settings = ScheduleSettings(name="cosine", warmup=10, floor=0.2)
     assert factor(settings, 10, 110) == pytest.approx(1.0)
     assert factor(settings, 35, 110) == pytest.approx(0.2 + 0.8 * 0.85355339)  # (1 + cos 45°) / 2
@@ -23,7 +23,7 @@ def test_cosine_goes_half_a_wave_from_the_warm_up_to_the_floor() -> None:
     assert factor(settings, 500, 110) == pytest.approx(0.2)
 
 
-def test_plateau_steps_down_with_every_standstill() -> None:
+def test_plateau_steps_down_whenever_the_score_stops_rising() -> None:
     settings = ScheduleSettings(name="plateau", warmup=0, factor=0.5)
     assert [factor(settings, 7, 100, plateaus) for plateaus in range(3)] == [1, 0.5, 0.25]
 

@@ -39,7 +39,7 @@ PLACES = 2
 
 
 def tiny(mode: str = "soft", scale: float = 3) -> Decoder:
-    """A decoder in double precision; the larger the scale, the further from even chances."""
+    """A decoder in double precision. The larger the scale, the less uniform its probabilities."""
     torch.manual_seed(0)
     settings = {
         "attention": {"mode": mode, "size": 4},
@@ -59,35 +59,35 @@ def image() -> Tensor:
     return torch.randn(1, PLACES, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
 
 
-Path_ = tuple[tuple[int, ...], tuple[int, ...]]  # words of a caption, and the places looked at before each step
+Path_ = tuple[tuple[int, ...], tuple[int, ...]]  # words of a caption, and the cell of each step
 
 
 def outcomes(longest: int, hard: bool) -> list[Path_]:
-    """Every caption of up to `longest` words; a hard model's with every way of looking."""
-    found: list[Path_] = []
+    """Every caption of up to `longest` words; with hard attention, with every sequence of cells."""
+    paths: list[Path_] = []
     for length in range(longest + 1):
         for words in itertools.product((RED, DOT), repeat=length):
-            steps = min(length + 1, longest)  # at the longest the end is certain, and nothing is drawn
-            for places in itertools.product(range(PLACES), repeat=steps) if hard else [()]:
-                found.append((words, places))
-    return found
+            steps = min(length + 1, longest)  # after the last word the end is certain, and nothing is sampled
+            for cells in itertools.product(range(PLACES), repeat=steps) if hard else [()]:
+                paths.append((words, cells))
+    return paths
 
 
-def chance(decoder: Decoder, words: tuple[int, ...], places: tuple[int, ...], longest: int, heat: float) -> Tensor:
-    """p(y, s | a) by the definition, one step of the decoder after the other."""
+def chance(decoder: Decoder, words: tuple[int, ...], cells: tuple[int, ...], longest: int, heat: float) -> Tensor:
+    """p(y, s | a) by its definition, one step of the decoder at a time."""
     shared, own = decoder.begin(image())
     p, last = torch.ones((), dtype=torch.float64), VOCABULARY.start
     for t, word in enumerate((*words, END)[:longest]):
         hard: dict[str, Any] = {}
-        if places:
+        if cells:
             mark = torch.full((1, 1, PLACES), -1e9, dtype=torch.float64)
-            mark[0, 0, places[t]] = 1e9  # noise that decides the draw
+            mark[0, 0, cells[t]] = 1e9  # noise that decides the sample
             hard = {"noise": mark, "sampled": torch.ones(1, 1, dtype=torch.bool)}
         logits, own, attention = decoder.step(shared, own, torch.tensor([[last]]), **hard)
         allowed = torch.softmax(logits[0, 0, [END, RED, DOT]] / heat, -1)
         p = p * allowed[[END, RED, DOT].index(word)]
-        if places:
-            p = p * attention.alpha[0, 0, places[t]]
+        if cells:
+            p = p * attention.alpha[0, 0, cells[t]]
         last = word
     return p
 
@@ -95,10 +95,10 @@ def chance(decoder: Decoder, words: tuple[int, ...], places: tuple[int, ...], lo
 @pytest.mark.parametrize("mode", ["soft", "hard"])
 @pytest.mark.parametrize("heat", [1.0, 0.6])
 def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: float) -> None:
-    """All captions (and places) are enumerated: sum of p * estimate against the derivative of sum of p * reward."""
+    """All captions (and cells) are enumerated: the sum of p * estimate is the derivative of the sum of p * reward."""
     longest, hard = 2, mode == "hard"
     decoder, every = tiny(mode), outcomes(2, mode == "hard")
-    p = torch.stack([chance(decoder, words, places, longest, heat) for words, places in every])
+    p = torch.stack([chance(decoder, words, cells, longest, heat) for words, cells in every])
     assert float(p.detach().sum()) == pytest.approx(1)
     reward = torch.tensor([1.7 * words.count(RED) - words.count(DOT) + 0.3 for words, _ in every], dtype=torch.float64)
     exact = torch.autograd.grad((p * reward).sum(), list(decoder.parameters()), allow_unused=True)
@@ -107,15 +107,15 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
     looks: dict[str, Any] = {}
     if hard:
         table = torch.zeros(1, len(every), inputs.shape[-1], dtype=torch.int64)
-        for k, (_, places) in enumerate(every):
-            table[0, k, : len(places)] = torch.tensor(places)
+        for k, (_, cells) in enumerate(every):
+            table[0, k, : len(cells)] = torch.tensor(cells)
         looks = {"cells": table, "sampled": torch.ones(1, len(every), dtype=torch.bool)}
     forced = decoder(image(), inputs, targets, lengths, **looks)
     weights = reward * p.detach() * len(every)  # the loss is a mean over captions
     estimate = loss(forced, weights, VOCABULARY, max_length=longest, temperature=heat)
-    found = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
+    estimated = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
     compared = 0
-    for mine, theirs in zip(found, exact, strict=True):
+    for mine, theirs in zip(estimated, exact, strict=True):
         if theirs is not None and mine is not None:
             torch.testing.assert_close(-mine, theirs, atol=1e-10, rtol=1e-6)
             compared += int(theirs.abs().max() > 1e-6)
@@ -123,25 +123,25 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard"])
-def test_captions_are_drawn_as_often_as_they_are_likely(mode: str) -> None:
+def test_captions_are_sampled_with_their_probability(mode: str) -> None:
     decoder, hard, heat = tiny(mode, 1.5), mode == "hard", 0.8
     count = 6000
     sampled = torch.ones(1, count, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
     how: dict[str, Any] = {"captions": count, "max_length": 2, "temperature": heat}
-    drawn, places = sample_captions(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
-    assert (places is not None) == hard
-    said = [tuple(words) for words in drawn[0]]
+    samples, sampled_cells = sample_captions(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
+    assert (sampled_cells is not None) == hard
+    captions = [tuple(words) for words in samples[0]]
     likely: dict[tuple[int, ...], float] = {}
     for words, cells in outcomes(2, hard):
         likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, cells, 2, heat).detach())
     assert sum(likely.values()) == pytest.approx(1)
     for words, p in likely.items():
-        assert abs(said.count(words) / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9
-    assert len(set(said)) == 7
+        assert abs(captions.count(words) / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9
+    assert len(set(captions)) == 7
 
 
-def test_greedy_is_the_likeliest_word_each_time() -> None:
+def test_greedy_takes_the_likeliest_word_at_each_step() -> None:
     decoder = tiny()
     words = sample_captions(decoder, image(), VOCABULARY, captions=1, max_length=3, greedy=True)[0][0][0]
     shared, own = decoder.begin(image())
@@ -155,25 +155,25 @@ def test_greedy_is_the_likeliest_word_each_time() -> None:
     assert words == expected
 
 
-def test_leaving_one_out_advantages_sum_to_zero_for_every_image() -> None:
+def test_leave_one_out_advantages_sum_to_zero_for_every_image() -> None:
     rewards = np.random.default_rng(0).random((6, 5))
-    found = advantages(rewards, None)
-    assert np.allclose(found.sum(1), 0)
-    assert found[2, 3] == pytest.approx(rewards[2, 3] - np.delete(rewards[2], 3).mean())
+    leave_one_out = advantages(rewards, None)
+    assert np.allclose(leave_one_out.sum(1), 0)
+    assert leave_one_out[2, 3] == pytest.approx(rewards[2, 3] - np.delete(rewards[2], 3).mean())
 
 
-def test_greedy_advantages_are_what_is_gained_over_the_greedy_caption() -> None:
+def test_greedy_advantages_are_the_gain_over_the_greedy_caption() -> None:
     rewards, greedy = np.array([[1.0, 3.0], [0.0, 5.0]]), np.array([[2.0], [4.0]])
     assert advantages(rewards, greedy).tolist() == [[-1, 1], [-4, 1]]
 
 
-COLOURS = ("red", "green", "blue", "white")
-WORDS = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "a", "dot", "on", "sheet", *COLOURS))
+COLORS = ("red", "green", "blue", "white")
+WORDS = Vocabulary(("<pad>", "<start>", "<end>", "<unk>", "a", "dot", "on", "sheet", *COLORS))
 
 
 def toy() -> tuple[Corpus, Tensor]:
-    """Four images, each described in its own colour, twice."""
-    sentences = [[WORDS.encode(f"a {c} dot"), WORDS.encode(f"a {c} dot on a sheet")] for c in COLOURS]
+    """Four images, each with two captions that name its color."""
+    sentences = [[WORDS.encode(f"a {c} dot"), WORDS.encode(f"a {c} dot on a sheet")] for c in COLORS]
     flat = [words for pair in sentences for words in pair]
     start = np.cumsum([0, *map(len, flat)])
     corpus = Corpus(np.concatenate(flat).astype(np.int32), start, np.arange(0, 9, 2))
@@ -199,46 +199,46 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
     images, rewards = np.arange(4), []
     for _ in range(90):
         sampled = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
-        drawn = critic.sample(annotations, images, sampled, generator)
-        rewards.append(drawn.mean_reward)
-        batch = [torch.from_numpy(x) for x in tensors(drawn.words, WORDS)]
-        forced = decoder(annotations, *batch, sampled=drawn.sampled, cells=drawn.cells)
-        critic.loss(forced, drawn, cells_weight=0.2).backward()
+        samples = critic.sample(annotations, images, sampled, generator)
+        rewards.append(samples.mean_reward)
+        batch = [torch.from_numpy(x) for x in tensors(samples.words, WORDS)]
+        forced = decoder(annotations, *batch, sampled=samples.sampled, cells=samples.cells)
+        critic.loss(forced, samples, cells_weight=0.2).backward()
         optimizer.step()
         optimizer.zero_grad()
     early, late = np.mean(rewards[:3]), np.mean(rewards[-10:])  # it learns within ten steps
     assert late > 3 * early
     assert late > 1.0
-    said, _ = sample_captions(decoder, annotations, WORDS, captions=1, max_length=6, greedy=True)
-    hits = [colour in WORDS.decode(words[0]).split() for colour, words in zip(COLOURS, said, strict=True)]
+    greedy, _ = sample_captions(decoder, annotations, WORDS, captions=1, max_length=6, greedy=True)
+    hits = [color in WORDS.decode(words[0]).split() for color, words in zip(COLORS, greedy, strict=True)]
     assert sum(hits) >= 3
 
 
-def test_draws_keep_together_when_the_longest_comes_first() -> None:
-    """The loss of reordered draws is the loss of the draws as they came."""
+def test_sorting_by_length_keeps_captions_cells_and_advantages_together() -> None:
+    """The loss does not depend on the order of the captions."""
     decoder, words = tiny("hard", 1.5), [[[RED], [DOT, RED], []]]
-    places = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
+    cells = torch.tensor([[[0, 1, 0], [1, 1, 0], [1, 0, 0]]])
     sampled, weights = torch.tensor([[True, False, True]]), torch.tensor([[0.5, -2.0, 3.0]], dtype=torch.float64)
-    came = SampledCaptions(words, places, sampled, weights, 0.0)
-    first = longest_first(came)
+    unsorted = SampledCaptions(words, cells, sampled, weights, 0.0)
+    first = longest_first(unsorted)
     assert first.words == [[[DOT, RED], [RED], []]]
     losses = []
-    for drawn in (came, first):
-        batch = [torch.from_numpy(x) for x in tensors(drawn.words, VOCABULARY)]
-        forced = decoder(image(), *batch, sampled=drawn.sampled, cells=drawn.cells)
-        losses.append(float(loss(forced, drawn.advantages.flatten(), VOCABULARY, max_length=2).detach()))
+    for samples in (unsorted, first):
+        batch = [torch.from_numpy(x) for x in tensors(samples.words, VOCABULARY)]
+        forced = decoder(image(), *batch, sampled=samples.sampled, cells=samples.cells)
+        losses.append(float(loss(forced, samples.advantages.flatten(), VOCABULARY, max_length=2).detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
-def test_rewards_are_each_images_own() -> None:
+def test_rewards_compare_with_the_captions_of_the_same_image() -> None:
     corpus, _ = toy()
     scst = SelfCriticalSettings(start_epoch=0)
     critic = SelfCritical(scst, tiny(), WORDS, corpus)
     red, blue = WORDS.encode("a red dot"), WORDS.encode("a blue dot")
-    found = critic._rewards([[red, blue], [red, blue]], np.array([0, 2]))
-    assert found[0, 0] == pytest.approx(found[1, 1])
-    assert found[0, 1] == pytest.approx(found[1, 0])
-    assert found[0, 0] > 2 * found[0, 1]
+    rewards = critic._rewards([[red, blue], [red, blue]], np.array([0, 2]))
+    assert rewards[0, 0] == pytest.approx(rewards[1, 1])
+    assert rewards[0, 1] == pytest.approx(rewards[1, 0])
+    assert rewards[0, 0] > 2 * rewards[0, 1]
 
 
 @pytest.mark.skipif(not is_installed(), reason="METEOR's files are not installed")
@@ -251,14 +251,16 @@ def test_the_reward_is_the_weighted_sum_of_scores() -> None:
         return SelfCritical(scst, tiny(), WORDS, corpus)._rewards(words, images)
 
     alone = [rewards(cider=1), rewards(cider=0, bleu=1), rewards(cider=0, meteor=1)]
-    assert all(found[0, 0] > found[0, 1] > 0 for found in alone)
+    assert all(rewards[0, 0] > rewards[0, 1] > 0 for rewards in alone)
     mixed = rewards(cider=0.5, bleu=2, meteor=3)
     np.testing.assert_allclose(mixed, 0.5 * alone[0] + 2 * alone[1] + 3 * alone[2])
     np.testing.assert_allclose(rewards(), alone[0])
 
 
-def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captions are drawn from, and read with, the same annotations, and gradients go through them to the tail."""
+def test_the_tail_runs_once_per_step_and_is_trained(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampling and the pass with gradients use the same annotations, and gradients reach the tail."""
     from captioner.train.batch_loss import BatchLoss
 
     calls = [0]
@@ -270,9 +272,9 @@ def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monk
 
     def spy_loss(self: BatchLoss, *args: Any) -> Tensor:
         calls.append(0)
-        found = real_loss(self, *args)
-        calls.append(0)  # validation's go here
-        return found
+        value = real_loss(self, *args)
+        calls.append(0)  # calls in validation are counted here
+        return value
 
     monkeypatch.setattr(Encoder, "tail", spy)
     monkeypatch.setattr(BatchLoss, "_self_critical", spy_loss)
@@ -286,7 +288,7 @@ def test_the_tail_runs_once_a_step_and_learns(shapes: Path, tmp_path: Path, monk
     assert any(not torch.equal(before[name], after[name]) for name in after if name.startswith("stages.stage3."))
 
 
-def test_missing_files_of_meteor_are_told_before_the_first_epoch(
+def test_missing_files_of_meteor_are_an_error_before_the_first_epoch(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -299,7 +301,7 @@ def test_missing_files_of_meteor_are_told_before_the_first_epoch(
 
 
 @pytest.mark.parametrize("dropout", [False, True])
-def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_asked(
+def test_the_stage_has_its_own_rate_and_dropout_only_if_configured(
     dropout: bool, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from captioner.train.batch_loss import BatchLoss
@@ -330,7 +332,7 @@ def test_the_loop_enters_the_stage_with_its_own_rate_and_with_dropout_only_if_as
     assert drawing == [False] * 4
 
 
-def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:
+def test_more_references_than_any_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:
     scst = {"start_epoch": 0, "samples": 2, "references": 9}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst)
     with pytest.raises(CaptionerError, match=r"no training image has 9 captions \(training\.scst\.references\)"):
@@ -338,8 +340,8 @@ def test_a_number_of_references_that_no_image_has_is_an_error(shapes: Path, tmp_
 
 
 @pytest.mark.parametrize("decoder", ["lstm", "transformer"])
-def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(decoder: str) -> None:
-    """Sampling goes word by word and reading over whole captions: the same words must be as likely in both."""
+def test_sampling_and_teacher_forcing_have_equal_probabilities_in_bfloat16(decoder: str) -> None:
+    """Sampling runs word by word, teacher forcing over whole captions: words must be equally likely in both."""
     torch.manual_seed(0)
     width = 64
     settings: dict[str, Any] = {"embedding_size": width, "hidden_size": width, "annotation_size": width}
@@ -356,14 +358,14 @@ def test_in_bfloat16_captions_are_drawn_by_the_chances_that_they_are_read_with(d
         read = network(annotations, inputs, targets, lengths).logits.float().log_softmax(-1)
         shared, own = network.begin(annotations)
         if decoder == "transformer":
-            assert own["time"].dtype == torch.float32  # whole numbers above 256 are not all there in bfloat16
+            assert own["time"].dtype == torch.float32  # bfloat16 lacks some whole numbers above 256
         for t, word in enumerate(inputs[0, 0]):
             logits, own, _ = network.step(shared, own, word.view(1, 1))
             torch.testing.assert_close(logits[0, 0].float().log_softmax(-1), read[t], atol=0.02, rtol=0.02)
 
 
 @pytest.mark.skipif(not works_on_cpu("bfloat16"), reason="bfloat16 ends in an illegal instruction on this processor")
-def test_the_stage_runs_in_bfloat16_and_leaves_depthwise_convolutions_alone(shapes: Path, tmp_path: Path) -> None:
+def test_the_stage_runs_in_bfloat16_and_can_leave_depthwise_convolutions_frozen(shapes: Path, tmp_path: Path) -> None:
     scst = {"start_epoch": 0, "samples": 3, "learning_rate": 0.01, "max_length": 6, "dropout": True}
     how = {"encoder__annotations": ["stage3"], "encoder__tail": "stage3", "training__tune": {"depthwise": False}}
     config = tiny_run.write_config(

@@ -1,4 +1,4 @@
-"""From a config to what a run works on: words, weights to begin with, grids, and what is refused."""
+"""From a config to a run: vocabulary, initial weights, grids, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TAIL = {"encoder__tail": "stage3", "training__tune": {"start_epoch": 0, "learnin
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short run whose tail was tuned, on a set of its own."""
+    """A short run with a fine-tuned tail, on its own data set."""
     folder = tmp_path_factory.mktemp("trained")
     data = tiny_run.write_data(folder / "data")
     start(tiny_run.write_config(folder / "config.yaml", data, **TAIL), folder=folder / "run", device="cpu")
@@ -54,12 +54,12 @@ def test_an_exported_run_is_a_bundle_that_loads(exported: Bundle, trained: Path)
     assert "# small" in (exported.folder / "README.md").read_text()
 
 
-def test_an_exported_run_gives_the_torch_models_captions_and_maps(exported: Bundle) -> None:
+def test_an_exported_run_gives_the_same_captions_and_maps_as_torch(exported: Bundle) -> None:
     assert check_parity(exported) < 1e-4
 
 
 def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    """The graphs are made of other weights than those beside them: parity must notice."""
+    """Graphs with other weights than the bundle's must fail the comparison."""
     from captioner.export import run_bundle as export
 
     real = export.export_graphs  # type: ignore[attr-defined]
@@ -77,13 +77,13 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
     assert not (tmp_path / "bundle").exists()
 
 
-def test_a_bundle_holds_the_tuned_tail(exported: Bundle, trained: Path) -> None:
-    held = checkpoint.read(exported.folder / "model.safetensors")[0]
+def test_a_bundle_has_the_fine_tuned_tail(exported: Bundle, trained: Path) -> None:
+    bundled = checkpoint.read(exported.folder / "model.safetensors")[0]
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
     began = prepare(tiny_run.config(trained.parent / "data", encoder__tail="stage3"), ALONE).network.state_dict()
     name = "encoder.stages.stage3.0.expand.0.weight"
     assert not torch.equal(best[name], began[name])
-    torch.testing.assert_close(held[name].float(), best[name], atol=1e-7, rtol=1e-3)  # stored in half
+    torch.testing.assert_close(bundled[name].float(), best[name], atol=1e-7, rtol=1e-3)  # stored in half
 
 
 def test_a_run_that_was_never_validated_can_t_be_exported(tmp_path: Path) -> None:
@@ -91,20 +91,20 @@ def test_a_run_that_was_never_validated_can_t_be_exported(tmp_path: Path) -> Non
         export_run(tmp_path, tmp_path / "bundle")
 
 
-# --- beginning with other weights -----------------------------------------------------------------------------------
+# --- initial weights -----------------------------------------------------------------------------------
 
 
-def test_a_run_begins_with_the_best_weights_of_another(trained: Path) -> None:
+def test_a_run_starts_from_the_best_weights_of_another(trained: Path) -> None:
     config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(trained))
     setup = prepare(config, ALONE)
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
-    found = setup.network.state_dict()
-    assert set(found) == set(best)
-    assert all(torch.equal(found[name], value) for name, value in best.items())
+    weights = setup.network.state_dict()
+    assert set(weights) == set(best)
+    assert all(torch.equal(weights[name], value) for name, value in best.items())
     assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
 
 
-def test_a_run_begins_with_the_weights_of_a_bundle(exported: Bundle, trained: Path) -> None:
+def test_a_run_starts_from_the_weights_of_a_bundle(exported: Bundle, trained: Path) -> None:
     config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(exported.folder))
     setup = prepare(config, ALONE)
     best = checkpoint.read(trained / "best" / "model.safetensors")[0]
@@ -114,17 +114,17 @@ def test_a_run_begins_with_the_weights_of_a_bundle(exported: Bundle, trained: Pa
     assert setup.vocabulary == exported.vocabulary
 
 
-def test_features_encoded_beforehand_are_those_that_a_run_from_a_bundle_takes(
+def test_a_run_that_starts_from_a_bundle_uses_the_features_encoded_before(
     exported: Bundle, trained: Path, tmp_path: Path
 ) -> None:
     how = {**TAIL, "training__start_from": str(exported.folder), "features__folder": str(tmp_path / "cache")}
     encode(tiny_run.write_config(tmp_path / "config.yaml", trained.parent / "data", **how), device="cpu")
-    (made,) = (tmp_path / "cache").iterdir()
+    (cache,) = (tmp_path / "cache").iterdir()
     prepare(tiny_run.config(trained.parent / "data", **how), ALONE)
-    assert list((tmp_path / "cache").iterdir()) == [made]
+    assert list((tmp_path / "cache").iterdir()) == [cache]
 
 
-def test_words_are_those_of_the_weights_though_the_data_has_others(trained: Path, tmp_path: Path) -> None:
+def test_the_vocabulary_comes_with_the_weights_not_from_the_data(trained: Path, tmp_path: Path) -> None:
     data = tiny_run.write_data(tmp_path / "data", 12, seed=9)
     captions = data / "captions_train.json"
     captions.write_text(captions.read_text().replace("circle", "disc"))
@@ -133,8 +133,8 @@ def test_words_are_those_of_the_weights_though_the_data_has_others(trained: Path
     assert setup.vocabulary == Vocabulary.load(trained / "vocabulary.json")
 
 
-def test_features_are_those_of_the_weights_begun_with_also_after_resuming(trained: Path, tmp_path: Path) -> None:
-    """A trunk with weights of its own has a cache of its own; a resumed run must find the same one."""
+def test_a_resumed_run_finds_the_features_of_the_weights_it_started_from(trained: Path, tmp_path: Path) -> None:
+    """A trunk with other weights has another cache, and a resumed run must find it."""
     data = trained.parent / "data"
     other = tmp_path / "other"
     other_encoder = {"weights": "none", "name": "efficientnet_lite0", "size": tiny_run.SIZE, "annotations": ["stage3"]}
@@ -142,30 +142,30 @@ def test_features_are_those_of_the_weights_begun_with_also_after_resuming(traine
     start(tiny_run.write_config(tmp_path / "other.yaml", data, **how), folder=other, device="cpu")
     config = tiny_run.write_config(tmp_path / "config.yaml", data, training__epochs=1, training__start_from=str(other))
     start(config, folder=tmp_path / "run", device="cpu")
-    held = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[0]
+    before = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[0]
     assert torch.equal(
-        held["network.encoder.stages.stem.0.weight"],
+        before["network.encoder.stages.stem.0.weight"],
         checkpoint.read(RunFolder(other).checkpoint)[0]["network.encoder.stages.stem.0.weight"],
     )
     caches = set((data / "cache").iterdir())
     start(None, ["training.epochs=2"], resume=tmp_path / "run", device="cpu")
     assert set((data / "cache").iterdir()) == caches
     after = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[0]
-    assert torch.equal(after["network.encoder.stages.stem.0.weight"], held["network.encoder.stages.stem.0.weight"])
+    assert torch.equal(after["network.encoder.stages.stem.0.weight"], before["network.encoder.stages.stem.0.weight"])
 
 
-def test_weights_that_don_t_fit_are_named_with_the_settings_that_would_fit(trained: Path, exported: Bundle) -> None:
+def test_the_error_of_weights_that_do_not_fit_names_the_settings_that_do(trained: Path, exported: Bundle) -> None:
     larger = {**TAIL, "model__hidden_size": 24, "model__dropout": 0.4, "encoder__annotations": ["stage4"]}
-    made = tiny_run.config(trained.parent / "data", **TAIL)
-    wanted = f"model.hidden_size={made.model.hidden_size}"
+    config = tiny_run.config(trained.parent / "data", **TAIL)
+    wanted = f"model.hidden_size={config.model.hidden_size}"
     for source in (trained, exported.folder):
         with pytest.raises(UsageError, match=r"model\.safetensors does not fit the model") as raised:
             prepare(tiny_run.config(trained.parent / "data", **larger, training__start_from=str(source)), ALONE)
         _, _, settings = str(raised.value).partition("does not fit the model: it was built with ")
-        assert settings == f"encoder.annotations={json.dumps(made.encoder.annotations)}, {wanted}"
+        assert settings == f"encoder.annotations={json.dumps(config.encoder.annotations)}, {wanted}"
 
 
-def test_weights_that_aren_t_there_are_named(trained: Path, tmp_path: Path) -> None:
+def test_missing_weights_are_named(trained: Path, tmp_path: Path) -> None:
     data = trained.parent / "data"
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
         prepare(tiny_run.config(data, training__start_from=str(tmp_path)), ALONE)
@@ -184,7 +184,7 @@ def test_the_vocabulary_comes_from_the_training_split_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"data__train": [{"captions": "none.json"}]}, r"none\.json: no such caption file .*data\.train\.0\.captions"),
         ({"data__val": [{"captions": "captions_val.json", "images": "no"}]}, r"data\.val\.0\.images"),
@@ -195,8 +195,8 @@ def test_the_vocabulary_comes_from_the_training_split_alone(tmp_path: Path) -> N
         ({"encoder__tail": "stage77"}, r"unknown first stage of the tail .* 'stage77'"),
     ],
 )
-def test_what_a_config_names_and_isn_t_there_is_said(changes: dict[str, Any], said: str, shapes: Path) -> None:
-    with pytest.raises(CaptionerError, match=said):
+def test_the_error_of_missing_data_names_the_setting(changes: dict[str, Any], message: str, shapes: Path) -> None:
+    with pytest.raises(CaptionerError, match=message):
         prepare(tiny_run.config(shapes, **changes), ALONE)
 
 
@@ -209,7 +209,7 @@ def test_missing_images_are_an_error_unless_allowed(tmp_path: Path) -> None:
     assert len(setup.corpus) == 9
 
 
-def test_cut_off_json_says_where(tmp_path: Path) -> None:
+def test_the_error_of_truncated_json_names_the_position(tmp_path: Path) -> None:
     data = tiny_run.write_data(tmp_path / "data", 12)
     file = data / "captions_train.json"
     file.write_text(file.read_text()[:200])
@@ -217,7 +217,7 @@ def test_cut_off_json_says_where(tmp_path: Path) -> None:
         prepare(tiny_run.config(data), ALONE)
 
 
-def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: Path) -> None:
+def test_grids_belong_to_their_images_and_training_samples_views(shapes: Path) -> None:
     setup = prepare(tiny_run.config(shapes, features__flip=True), ALONE)
     positions = np.array([5, 0, 5])
     plain = setup.train_grids(positions)
@@ -228,7 +228,7 @@ def test_grids_are_the_images_asked_for_and_views_are_drawn_in_training(shapes: 
     assert 2 <= sum(mirrored) <= 10
 
 
-def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_place(shapes: Path) -> None:
+def test_crops_of_a_step_have_one_size_and_different_offsets(shapes: Path) -> None:
     setup = prepare(tiny_run.config(shapes, training__crop=0.5), ALONE)
     positions = np.array([5, 5, 5, 0])
     whole = setup.train_grids(positions)  # as validation reads them
@@ -247,17 +247,17 @@ def test_crops_are_parts_of_the_grids_of_one_size_in_a_step_each_at_its_own_plac
     assert apart
 
 
-def test_a_crop_is_never_less_than_the_share(shapes: Path) -> None:
+def test_a_crop_is_never_smaller_than_the_share(shapes: Path) -> None:
     grids = prepare(tiny_run.config(shapes, training__crop=0.6), ALONE).train_grids
     sides = {side for seed in range(40) for side in grids(np.array([0]), np.random.default_rng(seed)).shape[2:]}
     assert sides == {3, 4}
 
 
-def test_decoders_that_know_no_rows_and_columns_take_crops(shapes: Path) -> None:
+def test_decoders_that_ignore_rows_and_columns_accept_crops(shapes: Path) -> None:
     tiny_run.config(shapes, training__crop=0.8, model__attention={"location": "coverage"})
     tiny_run.config(shapes, training__crop=0.8, model__grid_encoder="lstm")
 
 
-def test_crops_of_grids_are_refused_where_pixels_are_trained_on(shapes: Path) -> None:
+def test_crops_of_grids_are_refused_when_training_from_pixels(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"training\.crop=0\.8 .*encoder\.tail=stem .*set training\.crop=1"):
         prepare(tiny_run.config(shapes, encoder__tail="stem", training__crop=0.8), ALONE)

@@ -1,4 +1,4 @@
-"""The loop in one process: every setting reaches what it is for, and a run learns what it is shown."""
+"""The trainer in one process: every setting has its effect, and a run learns its data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEADY = {"training__schedule": {"name": "constant", "warmup": 0}}
 
 
 def run(shapes: Path, folder: Path, **changes: Any) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
-    """Train; the last weights and the lines of metrics."""
+    """Train, and return the last weights and the rows of metrics."""
     config = tiny_run.write_config(folder.with_suffix(".yaml"), shapes, **changes)
     start(config, folder=folder, device="cpu")
     return checkpoint.part(checkpoint.read(RunFolder(folder).checkpoint)[0], "network"), tiny_run.read_metrics(folder)
@@ -48,7 +48,7 @@ def training(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def plain_descent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights move by the gradient itself, so that equal gradients show as equal weights."""
+    """Plain gradient descent, so that equal gradients give equal weights."""
 
     def make(config: Any, setup: Any) -> torch.optim.Optimizer:
         groups = make_optimizer(config, setup).param_groups
@@ -57,10 +57,10 @@ def plain_descent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loops, "make_optimizer", make)
 
 
-# --- a run from outside -----------------------------------------------------------------------------------------
+# --- a run as a user sees it -----------------------------------------------------------------------------------------
 
 
-def test_a_run_folder_holds_all_that_is_promised(shapes: Path, tmp_path: Path) -> None:
+def test_a_run_folder_has_all_documented_files(shapes: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     _, rows = run(shapes, folder, training__validation={"samples": 1, "search": {"beam": 2, "max_length": 8}})
     assert [row["step"] for row in rows] == [4, 4, 8, 8]
@@ -79,8 +79,8 @@ def test_a_run_folder_holds_all_that_is_promised(shapes: Path, tmp_path: Path) -
     assert all(row["captions_per_second"] > 0 and 0 <= row["outside_share"] < 1 for row in timing)
 
 
-def test_a_run_memorises_what_it_is_shown(tmp_path: Path) -> None:
-    """Eight images with one caption each; their copies are captioned free-running, word by word right."""
+def test_a_run_memorizes_a_tiny_data_set(tmp_path: Path) -> None:
+    """Eight images with one caption each. The trained model captions copies of them word by word correctly."""
     data = tiny_run.write_data(tmp_path / "data", 10)
     content = json.loads((data / "captions_train.json").read_text())
     content["annotations"] = [a for a in content["annotations"] if a["id"] % 10 == 0]  # the first of each image
@@ -105,7 +105,7 @@ def test_a_run_memorises_what_it_is_shown(tmp_path: Path) -> None:
     assert rows[-1]["validation"]["BLEU-4"] > 95
 
 
-def test_an_existing_run_is_not_overwritten_unless_told(shapes: Path, tmp_path: Path) -> None:
+def test_an_existing_run_is_overwritten_only_with_overwrite(shapes: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run(shapes, folder, training__epochs=1)
     config = folder.with_suffix(".yaml")
@@ -124,7 +124,7 @@ def test_an_existing_run_is_not_overwritten_unless_told(shapes: Path, tmp_path: 
     assert (other / "letter.txt").exists()
 
 
-def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: Path) -> None:
+def test_resume_needs_a_checkpoint_and_refuses_another_config(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes)
     with pytest.raises(UsageError, match=r"has no checkpoint \(last.safetensors\)"):
         start(None, resume=tmp_path)
@@ -135,11 +135,11 @@ def test_resume_wants_a_checkpoint_and_no_other_config(shapes: Path, tmp_path: P
         start(None)
 
 
-# --- when something goes wrong ----------------------------------------------------------------------------------
+# --- failures ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["loss", "gradient"])
-def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
+def test_a_loss_or_gradient_that_is_not_finite_stops_the_run(
     what: str, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = BatchLoss._teacher_forced
@@ -148,7 +148,7 @@ def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
         total = real(self, *args)
         if self.state.step == 5:
             zero = next(iter(self.setup.trainable.values())).sum() * 0
-            total = total * math.nan if what == "loss" else total + torch.sqrt(zero)  # whose slope at 0 is infinite
+            total = total * math.nan if what == "loss" else total + torch.sqrt(zero)  # its derivative at 0 is infinite
         return total
 
     monkeypatch.setattr(BatchLoss, "_teacher_forced", poisoned)
@@ -161,7 +161,7 @@ def test_what_is_not_finite_stops_the_run_with_the_last_good_checkpoint(
     assert all(bool(tensor.isfinite().all()) for tensor in tensors.values() if tensor.is_floating_point())
 
 
-def test_a_metrics_file_that_can_t_be_written_stops_with_the_last_good_checkpoint(
+def test_a_metrics_file_that_can_not_be_written_stops_the_run(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, row: Any) -> None:
@@ -190,7 +190,7 @@ def test_resident_memory_stays_flat_over_epochs(shapes: Path, tmp_path: Path, mo
 
 
 @pytest.mark.usefixtures("plain_descent")
-def test_two_half_batches_added_up_are_one_whole_batch(shapes: Path, tmp_path: Path) -> None:
+def test_two_accumulated_half_batches_equal_one_batch(shapes: Path, tmp_path: Path) -> None:
     how = {**NO_DROPOUT, **STEADY, "training__optimizer": {"learning_rate": 0.05, "clip": None}, "training__epochs": 1}
     whole, rows = run(shapes, tmp_path / "whole", **how, training__images=16)
     halves, other = run(shapes, tmp_path / "halves", **how, training__images=8, training__accumulate=2)
@@ -219,25 +219,25 @@ def test_the_gradient_is_clipped_to_the_configured_norm(shapes: Path, tmp_path: 
     assert steps[1e9] == pytest.approx(0.1 * norm, rel=1e-3)
 
 
-def test_captions_weigh_the_same_in_steps_large_and_small(shapes: Path, tmp_path: Path) -> None:
+def test_captions_weigh_the_same_in_large_and_small_steps(shapes: Path, tmp_path: Path) -> None:
     config = tiny_run.config(shapes, training__images=4, training__captions=4)
-    found = Trainer(config, made(tmp_path / "run"), ALONE, False)
+    trainer = Trainer(config, new_folder(tmp_path / "run"), ALONE, False)
     shares = {}
     for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
         step = StepPlan(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
-        shares[step.captions.size] = found.loss.weight(step)
+        shares[step.captions.size] = trainer.loss.weight(step)
     assert shares == {16: 1.0, 8: 0.5}
 
 
-def made(folder: Path) -> Path:
+def new_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
 
-# --- settings reach what they are for -----------------------------------------------------------------------------
+# --- effects of settings -----------------------------------------------------------------------------
 
 
-def test_objective_settings_reach_the_objective(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_settings_reach_the_loss(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, Any]] = []
     real = objective.loss
 
@@ -268,24 +268,26 @@ def test_the_baseline_is_the_moving_average_of_sampled_words(
     real = objective.loss
 
     def spy(*args: Any, **how: Any) -> objective.Loss:
-        found = real(*args, **how)
-        sampled.append(found.sampled.tolist())
-        return found
+        result = real(*args, **how)
+        sampled.append(result.sampled.tolist())
+        return result
 
     monkeypatch.setattr(objective, "loss", spy)
     hard = {"baseline": 0.8, "expected": 0.5}
     run(shapes, tmp_path / "run", model__attention={"mode": "hard", "size": 8}, training__hard=hard)
     expected = None
-    for said, words in sampled:
+    for log_probability, words in sampled:
         assert words > 0
-        mean = said / words
+        mean = log_probability / words
         expected = mean if expected is None else 0.8 * expected + 0.2 * mean
     state = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)[1]
     assert state["baseline"] == pytest.approx(expected, rel=1e-12)
     assert tiny_run.read_metrics(tmp_path / "run")[-2]["baseline"] == state["baseline"]
 
 
-def test_scheduled_sampling_grows_epoch_by_epoch(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probability_of_scheduled_sampling_grows_each_epoch(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chances: list[float] = []
     real = BatchLoss._forward
 
@@ -307,7 +309,7 @@ def test_the_rate_follows_warm_up_and_cosine(shapes: Path, tmp_path: Path, monke
     assert [row["rate"] for row in training(rows)] == pytest.approx([0.005, 0.01, *(0.01 * w for w in wave)])
 
 
-def test_the_rate_falls_when_the_score_stands_still(shapes: Path, tmp_path: Path) -> None:
+def test_the_rate_falls_when_the_score_stops_rising(shapes: Path, tmp_path: Path) -> None:
     _, rows = run(
         shapes,
         tmp_path / "run",
@@ -316,11 +318,11 @@ def test_the_rate_falls_when_the_score_stands_still(shapes: Path, tmp_path: Path
         training__optimizer={"learning_rate": 1e-9},
         training__schedule={"name": "plateau", "warmup": 0, "factor": 0.5, "patience": 1},
     )
-    # The first validation is the best; the second may pass, the third steps down, and so on.
+    # The first validation is the best. The second is within the patience, the third steps down, and so on.
     assert [row["rate"] / 1e-9 for row in training(rows)] == pytest.approx([1, 1, 1, 0.5, 0.5, 0.25])
 
 
-def test_optimisers_are_torchs_and_the_tail_has_its_own_rate(shapes: Path) -> None:
+def test_optimizers_are_those_of_torch_and_the_tail_has_its_own_rate(shapes: Path) -> None:
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
     for name, kind in kinds.items():
         settings = {"name": name, "learning_rate": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]}
@@ -337,11 +339,11 @@ def test_optimisers_are_torchs_and_the_tail_has_its_own_rate(shapes: Path) -> No
         assert all(group["weight_decay"] == 0.1 for group in optimizer.param_groups)
         if name != "rmsprop":
             assert all(tuple(group["betas"]) == (0.8, 0.9) for group in optimizer.param_groups)
-        held = [p for group in optimizer.param_groups for p in group["params"]]
-        assert {id(p) for p in held} == {id(p) for p in setup.trainable.values()}
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        assert {id(p) for p in parameters} == {id(p) for p in setup.trainable.values()}
 
 
-def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp_path: Path) -> None:
+def test_the_tail_is_trained_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp_path: Path) -> None:
     how = {"encoder__tail": "stage3", "encoder__annotations": ["stage4"], "training__images": 8}
     tune = {"start_epoch": 1, "from_stage": "stage4"}
     first, _ = run(shapes, tmp_path / "first", **how, training__epochs=1, training__tune=tune)
@@ -355,23 +357,23 @@ def test_the_tail_learns_from_its_epoch_on_and_the_trunk_never(shapes: Path, tmp
     assert all(torch.equal(first[name], began[name]) for name in first if name.startswith("encoder."))
 
 
-def test_a_stage_to_tune_from_that_doesn_t_exist_is_named(shapes: Path) -> None:
+def test_an_unknown_stage_to_fine_tune_from_is_named(shapes: Path) -> None:
     config = tiny_run.config(shapes, encoder__tail="stage3", training__tune={"from_stage": "stage9"})
     with pytest.raises(UsageError, match=r"unknown stage .*training\.tune\.from_stage.*'stage9'\. Did you mean 'stage"):
         prepare(config, ALONE)
 
 
-def test_an_empty_trunk_is_fine_tuned_from_augmented_pixels(
+def test_an_empty_trunk_is_trained_from_augmented_pixels(
     shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from captioner.train import grids as sources
 
-    draws: list[tuple[float, ...]] = []
+    numbers: list[tuple[float, ...]] = []
     real = sources.augment
 
-    def spy(image: Any, drawn: Any) -> Any:
-        draws.append(tuple(drawn))
-        return real(image, drawn)
+    def spy(image: Any, uniform: Any) -> Any:
+        numbers.append(tuple(uniform))
+        return real(image, uniform)
 
     monkeypatch.setattr(sources, "augment", spy)
     how = {"encoder__tail": "stem", "encoder__annotations": ["stage2"]}
@@ -380,9 +382,9 @@ def test_an_empty_trunk_is_fine_tuned_from_augmented_pixels(
     began = prepare(tiny_run.config(shapes, **how), ALONE).network.state_dict()
     assert not torch.equal(weights["encoder.stages.stem.0.weight"], began["encoder.stages.stem.0.weight"])
     assert torch.equal(weights["encoder.stages.stem.1.running_mean"], began["encoder.stages.stem.1.running_mean"])
-    assert len(draws) == len(set(draws)) == 32  # 16 images, two epochs; none in validation
+    assert len(numbers) == len(set(numbers)) == 32  # 16 images, two epochs; none in validation
     run(shapes, tmp_path / "plain", **how, training__augment=False)
-    assert len(draws) == 32
+    assert len(numbers) == 32
 
 
 def test_augmentation_crops_little_and_mirrors_half_the_time() -> None:
@@ -402,15 +404,15 @@ def test_augmentation_crops_little_and_mirrors_half_the_time() -> None:
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_autocast_runs_and_comes_close(precision: str, shapes: Path, tmp_path: Path) -> None:
+def test_training_in_half_precision_gives_a_similar_loss(precision: str, shapes: Path, tmp_path: Path) -> None:
     if not works_on_cpu(precision):
         pytest.skip(f"{precision} ends in an illegal instruction on this processor")
     how = {**NO_DROPOUT, "training__epochs": 1}
     exact, rows = run(shapes, tmp_path / "exact", **how)
     mixed, other = run(shapes, tmp_path / "mixed", **how, training__precision=precision)
-    loss, found = training(rows)[0]["loss"], training(other)[0]["loss"]
-    assert found != loss
-    assert found == pytest.approx(loss, rel=0.02)
+    loss, mixed_loss = training(rows)[0]["loss"], training(other)[0]["loss"]
+    assert mixed_loss != loss
+    assert mixed_loss == pytest.approx(loss, rel=0.02)
     assert all(mixed[name].dtype == value.dtype for name, value in exact.items())
 
 
@@ -423,11 +425,11 @@ def test_a_precision_that_does_not_work_here_is_refused_before_the_run(
     assert not (tmp_path / "run").exists() or not any((tmp_path / "run").iterdir())
 
 
-def test_compile_wraps_the_whole_forward(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_wraps_the_whole_forward_pass(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[torch.nn.Module] = []
 
     def spy(module: torch.nn.Module, *, dynamic: bool) -> torch.nn.Module:
-        assert dynamic  # captions differ in length from step to step
+        assert dynamic  # the length of captions differs between steps
         compiled.append(module)
         return module
 
@@ -445,17 +447,17 @@ def test_a_limit_trains_on_the_first_images(shapes: Path) -> None:
     assert len(setup.val_set) == 1
 
 
-# --- the average --------------------------------------------------------------------------------------------------
+# --- EMA --------------------------------------------------------------------------------------------------
 
 
-def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path) -> None:
+def test_the_ema_follows_its_formula_and_is_swapped_in_for_validation(shapes: Path) -> None:
     setup = prepare(tiny_run.config(shapes), ALONE)
     average = EMA(setup.trainable, 0.5)
     name, weight = next(iter(setup.trainable.items()))
     with torch.no_grad():
         weight.fill_(2.0)
         average.tensors[name].fill_(1.0)
-        average.update(0)  # a young average: decay min(0.5, 1 / 10)
+        average.update(0)  # the decay starts small: min(0.5, 1 / 10)
         torch.testing.assert_close(average.tensors[name], torch.full_like(weight, 0.1 * 1 + 0.9 * 2))
         average.tensors[name].fill_(1.0)
         average.update(1000)
@@ -466,10 +468,10 @@ def test_the_average_follows_its_formula_and_is_lent_for_validation(shapes: Path
     assert EMA(setup.trainable, None).tensors == {}
 
 
-def test_the_best_model_is_the_average(shapes: Path, tmp_path: Path) -> None:
+def test_the_best_model_has_the_averaged_weights(shapes: Path, tmp_path: Path) -> None:
     run(shapes, tmp_path / "run", training__epochs=1, training__ema=0.9)
-    held, _ = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)
+    saved, _ = checkpoint.read(RunFolder(tmp_path / "run").checkpoint)
     best, _ = checkpoint.read(tmp_path / "run" / "best" / "model.safetensors")
-    for name, value in checkpoint.part(held, "average").items():
+    for name, value in checkpoint.part(saved, "average").items():
         assert torch.equal(best[name], value)
-    assert not torch.equal(best["decoder.embedding.weight"], held["network.decoder.embedding.weight"])
+    assert not torch.equal(best["decoder.embedding.weight"], saved["network.decoder.embedding.weight"])
