@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import captioner
+from tests.tiny_bundle import write_model
 
 ROOT = Path(__file__).parents[1]
 NAMES = {"Caption", "Captioner", "CaptionerError", "Failure", "SearchOptions", "UsageError", "Word"}
@@ -36,6 +39,26 @@ def test_importing_the_package_loads_no_other_package() -> None:
 def test_importing_the_captioner_loads_neither_nltk_nor_torch() -> None:
     code = "import sys; from captioner import Captioner, Caption; print({'nltk', 'torch'} & set(sys.modules))"
     assert run(code) == "set()\n"
+
+
+def test_help_and_the_first_caption_load_neither_nltk_nor_torch(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "toy").folder
+    (tmp_path / "photo.png").write_bytes(png())
+    for arguments in (["--help"], ["caption", str(tmp_path / "photo.png"), "--model", str(folder)]):
+        code = (
+            "import atexit, sys\n"
+            "atexit.register(lambda: print('loaded', sorted({'nltk', 'torch'} & set(sys.modules))))\n"
+            f"sys.argv[1:] = {arguments!r}\n"
+            "from captioner.cli import run\n"
+            "run()\n"
+        )
+        assert run(code).splitlines()[-1] == "loaded []"
+
+
+def png() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 30, 30)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 RIGHT = """
