@@ -5,6 +5,7 @@ The names below are the public API. Everything else may change in a minor versio
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from captioner.captioning import Captioner
     from captioner.errors import CaptionerError, UsageError
     from captioner.options import SearchOptions
+
+# onnxruntime sends usage data unless this is set before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __version__ = "0.2.0"
 __all__ = ["Caption", "Captioner", "CaptionerError", "Failure", "SearchOptions", "UsageError", "Word"]

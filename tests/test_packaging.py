@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
@@ -277,3 +278,14 @@ def test_ruff_and_mypy_check_every_python_script() -> None:
     modules = {f"scripts/{path.name}" for path in (ROOT / "scripts").glob("*.py")}
     assert {"captioner", "tests"} | scripts | packages | modules <= set(tools["mypy"]["files"])
     assert scripts == set(tools["ruff"]["extend-include"])
+
+
+def test_captioning_writes_nothing_into_the_home_folder(tmp_path: Path) -> None:
+    """onnxruntime would write a device id and a database there, for usage data that it sends."""
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {key: value for key, value in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "captioner", "caption", str(ROOT / "examples" / "cat.jpg")]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert list(home.rglob("*")) == []

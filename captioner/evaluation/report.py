@@ -19,7 +19,7 @@ from captioner.errors import CaptionerError
 from captioner.evaluation import charts
 from captioner.evaluation.protocol import Evaluation, with_picture
 from captioner.evaluation.tables import Row, Section, heading, sections
-from captioner.overlay.embedding import policy_hash
+from captioner.overlay.embedding import html_document
 from captioner.overlay.model_captions import with_likeliest_cells
 from captioner.text.tokenizer import tokenize
 
@@ -100,25 +100,9 @@ def _example_of(evaluation: Evaluation, position: int, value: float) -> Example:
 
 def render(report: Report) -> str:
     """The HTML document."""
-    stylesheet = _part("report.css")
-    style_hash = policy_hash(stylesheet)
-    policy = f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; style-src '{style_hash}'"
     warnings = [f'<p class="alarm"><strong>Alarm:</strong> {escape(alarm)}</p>' for alarm in report.alarms]
     warnings += [f'<p class="note">{escape(note)}</p>' for note in report.notes]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="captioner">
-<title>{escape(report.title)}</title>
-<link rel="icon" href="data:,">
-<style>{stylesheet}</style>
-</head>
-<body>
-<main>
+    body = f"""<main>
 <h1>{escape(report.title)}</h1>
 <p class="about">{escape(report.about)}</p>
 {"".join(warnings)}
@@ -133,10 +117,8 @@ def render(report: Report) -> str:
 <p>Every image was captioned once, free-running, and scored against its raw references. Intervals are 95 % intervals
 by bootstrap over images. Figures that were not measured are listed.</p>
 </footer>
-</main>
-</body>
-</html>
-"""
+</main>"""
+    return html_document(report.title, body, style_sheet=_part("report.css"))
 
 
 def _section(section: Section) -> str:

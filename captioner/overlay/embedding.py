@@ -1,4 +1,4 @@
-"""Parts of pages that need no network: pictures as data URIs, scripts and styles with the hash that allows them."""
+"""Pages that need no network: one document frame, pictures as data URIs, scripts and styles allowed by their hash."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 from functools import lru_cache
+from html import escape
 from importlib import resources
 
 from PIL import Image
@@ -27,3 +28,32 @@ def asset(name: str) -> str:
 def policy_hash(text: str) -> str:
     """The hash by which a Content-Security-Policy allows a script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def html_document(title: str, body: str, *, style_sheet: str, script: str = "", images: str = "data:") -> str:
+    """A whole page. Its policy allows this style sheet, this script and images from `images`, and nothing else.
+
+    `body` is HTML; `title` is text.
+    """
+    policy = f"default-src 'none'; img-src {images}; base-uri 'none'; form-action 'none'"
+    if script:
+        policy += f"; script-src '{policy_hash(script)}'"
+    policy += f"; style-src '{policy_hash(style_sheet)}'"
+    element = f"<script>{script}</script>\n" if script else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="captioner">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>{style_sheet}</style>
+</head>
+<body>
+{body}
+{element}</body>
+</html>
+"""

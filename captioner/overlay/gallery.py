@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import quote
 
-from captioner.overlay.embedding import asset, policy_hash
+from captioner.overlay.embedding import asset, html_document
 
 _OPENED_FIRST = ("html", "png", "gif", "svg", "pdf")  # a thumbnail links to the first of these that was written
 
@@ -25,27 +25,9 @@ class Card:
 
 def index(cards: Sequence[Card]) -> str:
     """The gallery as an HTML document, for the folder that the files are in."""
-    script, style_sheet = asset("gallery.js"), asset("gallery.css")
-    policy = (
-        "default-src 'none'; img-src 'self' file: data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{policy_hash(script)}'; style-src '{policy_hash(style_sheet)}'"
-    )
     number = f"{len(cards)} picture" + ("s" if len(cards) != 1 else "")
     items = "\n".join(_item(card) for card in cards)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="captioner">
-<title>{number} and where the model looked</title>
-<link rel="icon" href="data:,">
-<style>{style_sheet}</style>
-</head>
-<body>
-<main>
+    body = f"""<main>
 <header>
 <h1>{number}</h1>
 <label id="search" hidden>Search the captions <input type="search" id="query"></label>
@@ -54,11 +36,14 @@ def index(cards: Sequence[Card]) -> str:
 <ul class="cards" id="cards">
 {items}
 </ul>
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
+</main>"""
+    return html_document(
+        f"{number} and where the model looked",
+        body,
+        style_sheet=asset("gallery.css"),
+        script=asset("gallery.js"),
+        images="'self' file: data:",
+    )
 
 
 def _item(card: Card) -> str:

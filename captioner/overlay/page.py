@@ -19,7 +19,7 @@ from captioner.caption import Caption, Word
 from captioner.errors import UsageError
 from captioner.overlay import heat
 from captioner.overlay.colors import COLOR_MAP
-from captioner.overlay.embedding import asset, data_uri, policy_hash
+from captioner.overlay.embedding import asset, data_uri, html_document
 from captioner.overlay.heat import Style
 from captioner.overlay.sheet import columns
 
@@ -43,33 +43,15 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
     if scale < 1:
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-    script, style_sheet = asset("page.js"), asset("page.css")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"script-src '{policy_hash(script)}'; style-src '{policy_hash(style_sheet)}'"
-    )
     name = escape(first.picture.name if first.picture else "")
-    title = escape(first.text or "(no words)")
+    title = first.text or "(no words)"
     if len(captions) > 1:
-        title = escape("Where the models looked: " + ", ".join(model for model, _ in captions))
+        title = "Where the models looked: " + ", ".join(model for model, _ in captions)
     tracks = "\n".join(_track(i, model, caption, image, len(captions)) for i, (model, caption) in enumerate(captions))
     others = "\n".join(_others(i, model, caption) for i, (model, caption) in enumerate(captions))
     tables = "\n".join(_table(model, caption) for model, caption in captions)
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="generator" content="captioner">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>{style_sheet}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
+    body = f"""<main>
+<h1>{escape(title)}</h1>
 <p class="name">{name}</p>
 <div class="tracks">
 {tracks}
@@ -100,11 +82,8 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
 picture, or focus it and use the arrow keys, to see for which words the model looked there. Attention is given as a
 multiple of an even spread over the picture.</p>
 </main>
-<script type="application/json" id="data">{_data(captions)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<script type="application/json" id="data">{_data(captions)}</script>"""
+    return html_document(title, body, style_sheet=asset("page.css"), script=asset("page.js"))
 
 
 def _track(number: int, model: str, caption: Caption, image: Image.Image, count: int) -> str:
