@@ -12,7 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "bench_train"
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc"),
+]
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from tests.train import tiny_run
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "compare_attention"
+pytestmark = pytest.mark.slow
 PAGE = "# Page\n\n<!-- table: scripts/compare_attention -->\nold\n<!-- end of table -->\n\nAfter.\n"
 SMALL = (
     "data.train=[{captions: captions_train.json}]",

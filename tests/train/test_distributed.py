@@ -21,7 +21,10 @@ from captioner.train.start import start
 from tests.train import child_process, tiny_run
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="gloo and process groups are POSIX here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="gloo and process groups are POSIX here"),
+]
 
 # The sums have another order, so the weights differ by rounding.
 TOLERANCE = 1e-4
