@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from captioner.cli.options import EXISTING_FILE, FILE, json_option, reference_stats_option
-from captioner.errors import CaptionerError
 
 if TYPE_CHECKING:
     from captioner.data.formats.coco_results import Pairing
-    from captioner.metrics.bootstrap import Difference
     from captioner.metrics.text_scores import Scores
 
 
@@ -84,8 +82,9 @@ def command(
     if results is None and write_reference_stats is None:
         raise click.UsageError("Missing option '--results'.")
 
-    from captioner.data.formats.coco_results import mismatches, read_references, read_results
+    from captioner.data.formats.coco_results import mismatches, pair_systems, read_references, read_results
     from captioner.metrics.cider import DocumentFrequencies
+    from captioner.metrics.score_report import as_text, record
     from captioner.metrics.text_scores import METRICS
     from captioner.text.tokenizer import tokenize
 
@@ -100,7 +99,7 @@ def command(
     wanted = METRICS if metrics is None else tuple(name.strip() for name in metrics.split(","))
     frequencies = None if reference_stats is None else DocumentFrequencies.load(reference_stats)
     files = [results] if compare is None else [results, compare]
-    pairings = _pairings([(file, read_results(file)) for file in files], captions, references)
+    pairings = pair_systems([(file, read_results(file)) for file in files], captions, references)
     failed = False
     notes: list[str] = []
     for file, pairing in pairings:
@@ -109,37 +108,11 @@ def command(
 
     scores = [_scores(pairing, wanted, frequencies, as_json) for _, pairing in pairings]
     notes += scores[0].warnings
-    differences = scores[0].minus(scores[1], samples=samples, seed=seed) if len(scores) > 1 else None
-    report = _report(scores, differences, pairings, notes, samples, seed)
+    report = record(pairings, scores, notes, samples=samples, seed=seed)
     for note in notes:
         click.echo(f"captioner: {note}", err=True)
-    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _table(report))
+    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else as_text(report))
     ctx.exit(1 if failed else 0)
-
-
-def _pairings(
-    systems: list[tuple[Path, dict[str, str]]], references: dict[str, list[str]], file: Path
-) -> list[tuple[Path, Pairing]]:
-    from captioner.data.formats.coco_results import pair
-
-    pairings = [(name, pair(results, references)) for name, results in systems]
-    for name, pairing in pairings:
-        if not pairing.results:
-            raise CaptionerError(
-                f"no image of {name} ({len(pairing.without_references):,} results) has references in {file} "
-                f"({len(references):,} images): give files of the same data set"
-            )
-    if len(pairings) > 1:
-        first, second = (pairing.results for _, pairing in pairings)
-        differing = len(first.keys() ^ second.keys())
-        if differing:
-            raise CaptionerError(
-                f"two systems can only be compared on the same images: {differing:,} images have a result in "
-                f"only one of {' and '.join(str(name) for name, _ in pairings)}"
-            )
-        # The paired bootstrap needs both systems in the same order of images.
-        second.update({image: second.pop(image) for image in first})
-    return pairings
 
 
 def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet: bool) -> Scores:
@@ -150,57 +123,3 @@ def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet:
     if notice:
         click.echo(notice, err=True)
     return score(pairing.results, pairing.references, metrics=metrics, reference_stats=frequencies)
-
-
-def _report(
-    scores: list[Scores],
-    differences: dict[str, Difference] | None,
-    pairings: list[tuple[Path, Pairing]],
-    notes: list[str],
-    samples: int,
-    seed: int,
-) -> dict[str, Any]:
-    def system(k: int) -> dict[str, Any]:
-        intervals = scores[k].intervals(samples=samples, seed=seed)
-        file, pairing = pairings[k]
-        return {
-            "results": str(file),
-            "scores": scores[k].values,
-            "intervals": {name: [i.low, i.high] for name, i in intervals.items()},
-            "unavailable": scores[k].unavailable,
-            "counts": {
-                "images": len(pairing.results),
-                "references": sum(map(len, pairing.references.values())),
-                "results_without_references": len(pairing.without_references),
-                "references_without_results": len(pairing.without_results),
-            },
-        }
-
-    report = {**system(0), "warnings": notes, "bootstrap": {"samples": samples, "seed": seed, "level": 0.95}}
-    if differences is not None:
-        report["compared_with"] = system(1)
-        report["differences"] = {
-            name: {"difference": d.difference, "interval": [d.interval.low, d.interval.high], "p": d.p}
-            for name, d in differences.items()
-        }
-    return report
-
-
-def _table(report: dict[str, Any]) -> str:
-    """The scores as text, one line per metric."""
-    counts = report["counts"]
-    lines = [f"{counts['images']:,} images, {counts['references']:,} references", ""]
-    other, differences = report.get("compared_with"), report.get("differences", {})
-    heading = f"{'':9}{'score':>8}   95 % interval"
-    lines.append(heading + (f"{'other':>12}{'difference':>13}   95 % interval        p" if other else ""))
-    for name, value in report["scores"].items():
-        low, high = report["intervals"][name]
-        line = f"{name:9}{value:8.2f}   {low:6.2f} – {high:6.2f}"
-        if other and name in differences:
-            gap = differences[name]
-            low, high = gap["interval"]
-            line += f"{other['scores'][name]:10.2f}{gap['difference']:+13.2f}   {low:+6.2f} – {high:+6.2f}"
-            line += f"  {gap['p']:7.3f}"
-        lines.append(line)
-    lines += [f"{name:9}not available: {reason}" for name, reason in report["unavailable"].items()]
-    return "\n".join(lines)

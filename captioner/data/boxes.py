@@ -1,4 +1,4 @@
-"""Boxes of objects from COCO's instances format, put on the items of a set."""
+"""Add the boxes of a file in COCO's instances format to the items of a set."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ _COCO_NAME = re.compile(r"(?:COCO_\w+_)?(\d{12})$")  # 000000000139, COCO_val201
 def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = None) -> CaptionSet:
     """The set with the boxes of an instances file, or of all instances_*.json of a folder.
 
-    Pictures are matched by file name, then by the COCO id in the file's name (2014 and 2017 name them
-    differently).
-    Boxes are scaled where a picture is stored in another size than the file lists, and turned with
-    it where it is stored on its side.
+    Pictures are matched by file name, then by the COCO id in the file name, because the releases of 2014 and 2017 name
+    their files differently. Boxes are scaled if the picture has another size than the file lists, and rotated by the
+    EXIF orientation of the picture.
     """
     if not instances.exists():
         raise missing(instances, setting, "instances file or folder")
     files = _files(instances)
-    named: dict[str, tuple[Any, dict[str, Any]]] = {}
-    numbered: dict[int | str, tuple[Any, dict[str, Any]]] = {}
+    by_name: dict[str, tuple[Any, dict[str, Any]]] = {}
+    by_id: dict[int | str, tuple[Any, dict[str, Any]]] = {}
     for file in files:
         coco = load_coco(file)
         if not coco.cats:
-            raise CaptionerError(f"{file}: no `categories`, so its boxes have no names; is it an instances file?")
+            raise CaptionerError(f"{file}: no `categories`, so its boxes have no names; give an instances file")
         for record in coco.dataset["images"]:
-            named[Path(record["file_name"]).name] = (coco, record)
-            numbered[record["id"]] = (coco, record)
+            by_name[Path(record["file_name"]).name] = (coco, record)
+            by_id[record["id"]] = (coco, record)
     items, matched = [], 0
     for item in captions.items:
-        found = named.get(item.path.name) or _by_number(item, numbered)
-        if found is None:
+        match = by_name.get(item.path.name) or _match_id(item, by_id)
+        if match is None:
             items.append(item)
             continue
         matched += 1
-        coco, record = found
+        coco, record = match
         boxes = [_box(annotation, coco) for annotation in coco.imgToAnns.get(record["id"], ())]
         items.append(dataclasses.replace(item, boxes=_upright(item.path, record, boxes)))
     if not matched:
@@ -67,9 +66,9 @@ def _files(instances: Path) -> list[Path]:
     return files
 
 
-def _by_number(item: Item, numbered: dict[int | str, Any]) -> Any:
+def _match_id(item: Item, by_id: dict[int | str, Any]) -> Any:
     digits = _COCO_NAME.match(item.path.stem)
-    return numbered.get(int(digits[1])) if digits else None
+    return by_id.get(int(digits[1])) if digits else None
 
 
 def _box(annotation: dict[str, Any], coco: Any) -> Box:

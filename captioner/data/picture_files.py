@@ -1,4 +1,4 @@
-"""Looking at a set's picture files: which are missing, which can't be read, which are the same."""
+"""Inspect the picture files of a set: which are missing, unreadable or equal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from captioner.images.reading import read
 
 @dataclass(frozen=True)
 class PictureFindings:
-    """What was found; `same` groups files of equal content."""
+    """The findings. `same` has one group of files for each content that occurs more than once."""
 
     missing: tuple[Path, ...]
-    unreadable: tuple[tuple[Path, str], ...]  # and why
+    unreadable: tuple[tuple[Path, str], ...]  # with the reason
     same: tuple[tuple[Path, ...], ...]
     bytes: int
-    decoded: bool  # every pixel, or the headers alone
+    decoded: bool  # whether every pixel was decoded, or only the headers
 
 
 def inspect_pictures(
@@ -33,34 +33,33 @@ def inspect_pictures(
     threads: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PictureFindings:
-    """Opens every file once. By default the header is parsed; with `decode` every pixel is."""
-    listed = list(dict.fromkeys(paths))
+    """Open every file once. By default only headers are read; with `decode`, every pixel is decoded."""
     sizes: dict[Path, int] = {}
     missing = []
-    for path in listed:
+    for path in dict.fromkeys(paths):
         try:
-            sizes[path] = os.stat(path).st_size  # noqa: PTH116 (a hundred thousand of them)
+            sizes[path] = os.stat(path).st_size  # noqa: PTH116 (faster, for a hundred thousand files)
         except OSError:
             missing.append(path)
-    there = list(sizes)
+    existing = list(sizes)
     by_size: dict[int, int] = defaultdict(int)
     for size in sizes.values():
         by_size[size] += 1
 
     def examine(path: Path) -> tuple[str | None, str | None]:
-        # Only files of equal length can be equal: the others need no reading beyond what Pillow wants.
+        # Only files of equal size can have equal content, so only they are read completely.
         return _problem(path, decode), _digest(path) if by_size[sizes[path]] > 1 and sizes[path] else None
 
     unreadable, groups = [], defaultdict(list)
     with ThreadPoolExecutor(threads or min(8, (os.cpu_count() or 1) * 2)) as pool:
         for done, (path, (problem, digest)) in enumerate(
-            zip(there, pool.map(examine, there, chunksize=1), strict=True), 1
+            zip(existing, pool.map(examine, existing, chunksize=1), strict=True), 1
         ):
             if problem is not None:
                 unreadable.append((path, problem))
             if digest is not None:
                 groups[digest].append(path)
-            progress(done, len(there))
+            progress(done, len(existing))
     same = tuple(tuple(group) for group in groups.values() if len(group) > 1)
     return PictureFindings(tuple(missing), tuple(unreadable), same, sum(sizes.values()), decode)
 

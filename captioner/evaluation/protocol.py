@@ -159,10 +159,14 @@ def _caption_images(
         if not images.positions:
             return images, {}, []
         annotations = images.encode()
-        found = _captions(backend, images, annotations, options)
+        captions = _captions(backend, images, annotations, options)
         if not likelihood:
-            return images, found, []
-        return images, found, sum_references(backend, annotations, [references[i] for i in images.positions], options)
+            return images, captions, []
+        return (
+            images,
+            captions,
+            sum_references(backend, annotations, [references[i] for i in images.positions], options),
+        )
 
     done = 0
     batches = source.batches([order[start : start + batch] for start in range(0, len(order), batch)])

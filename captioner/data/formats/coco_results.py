@@ -70,6 +70,30 @@ def pair(results: Mapping[str, str], references: Mapping[str, Sequence[str]]) ->
     )
 
 
+def pair_systems(
+    systems: Sequence[tuple[Path, Mapping[str, str]]], references: Mapping[str, Sequence[str]], references_file: Path
+) -> list[tuple[Path, Pairing]]:
+    """Match the results of one or more systems with the references. All systems must have the same images."""
+    pairings = [(file, pair(results, references)) for file, results in systems]
+    for file, pairing in pairings:
+        if not pairing.results:
+            raise CaptionerError(
+                f"no image of {file} ({len(pairing.without_references):,} results) has references in "
+                f"{references_file} ({len(references):,} images): give files of the same data set"
+            )
+    first, *others = (pairing.results for _, pairing in pairings)
+    for other in others:
+        differing = len(first.keys() ^ other.keys())
+        if differing:
+            raise CaptionerError(
+                f"two systems can only be compared on the same images: {differing:,} images have a result in "
+                f"only one of {' and '.join(str(file) for file, _ in pairings)}"
+            )
+        # The paired bootstrap needs all systems in the same order of images.
+        other.update({image: other.pop(image) for image in first})
+    return pairings
+
+
 def mismatches(pairing: Pairing) -> list[str]:
     """One sentence for results without references and one for references without results, with counts."""
     sentences = []
