@@ -84,7 +84,7 @@ def _box(annotation: dict[str, Any], coco: Any) -> Box:
 
 
 def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box, ...]:
-    """The boxes in pixels of the upright picture as it is stored here."""
+    """The boxes in pixels of the upright picture."""
     if not boxes or "width" not in record or "height" not in record:
         return tuple(boxes)
     try:
@@ -93,7 +93,7 @@ def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box,
         return tuple(boxes)  # missing or damaged: reading the picture reports it
     width, height = float(record["width"]), float(record["height"])
     upright, stored = (frame.width, frame.height), frame.stored_size
-    # COCO's tools read pixels as stored and ignore EXIF; a file whose listed size is the upright one didn't.
+    # COCO's tools ignore EXIF, so boxes are in stored pixels, unless the file lists the size of the upright picture.
     if not (width, height) == upright != stored:
         boxes = [_turn(box, frame.orientation, width, height) for box in boxes]
         width, height = (height, width) if frame.turned else (width, height)

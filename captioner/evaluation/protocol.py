@@ -159,14 +159,11 @@ def _caption_images(
         if not images.positions:
             return images, {}, []
         annotations = images.encode()
-        captions = _captions(backend, images, annotations, options)
+        batch_captions = _captions(backend, images, annotations, options)
         if not likelihood:
-            return images, captions, []
-        return (
-            images,
-            captions,
-            sum_references(backend, annotations, [references[i] for i in images.positions], options),
-        )
+            return images, batch_captions, []
+        batch_references = [references[i] for i in images.positions]
+        return images, batch_captions, sum_references(backend, annotations, batch_references, options)
 
     done = 0
     batches = source.batches([order[start : start + batch] for start in range(0, len(order), batch)])
