@@ -15,7 +15,7 @@ from captioner.export.onnx_graphs import export_graphs
 from tests.model.tiny_models import SHALLOW, make_network, noise_pixels
 
 PIXELS = noise_pixels(4, 32).numpy()
-PIXELS[:, 0, 0], PIXELS[:, 0, 1] = 0, 255  # as photographs do, they use the whole range
+PIXELS[:, 0, 0], PIXELS[:, 0, 1] = 0, 255  # like photographs, they use the whole range
 TRANSFORMER = {"embedding_size": 8, "hidden_size": 8, "attention": {"score": "scaled_dot", "heads": 2, "gate": False}}
 
 
@@ -29,22 +29,28 @@ def operations(graph: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("encoder", "as_they_are"),
+    ("encoder", "direct"),
     [
-        (SHALLOW, True),  # (pixel - 127) / 128 of all channels: the pixels are what the first convolution takes
-        ({"name": "resnet18", "size": 32, "annotations": ("layer2",)}, False),  # a mean and deviation each
-        ({"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)}, False),  # scales that are turned around
+        (SHALLOW, True),  # (pixel - 127) / 128 in all channels: the first convolution reads the pixels
+        (
+            {"name": "resnet18", "size": 32, "annotations": ("layer2",)},
+            False,
+        ),  # a mean per channel
+        (
+            {"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)},
+            False,
+        ),  # transposed scales
     ],
     ids=["lite", "imagenet", "convnext"],
 )
-def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_they_are, tmp_path):
+def test_8_bit_encoders_are_close_to_exact_ones(encoder, direct, tmp_path):
     export_graphs(make_network(encoder), tmp_path)
     graph, out = tmp_path / "encoder.onnx", tmp_path / "encoder.int8.onnx"
     before = set(tmp_path.iterdir())
     quantize_convolutions(graph, out, PIXELS)
-    assert set(tmp_path.iterdir()) == before | {out}  # nothing is left behind
+    assert set(tmp_path.iterdir()) == before | {out}  # no temporary files
     assert "QuantizeLinear" in operations(out)
-    assert ("Sub" not in operations(out)) == as_they_are
+    assert ("Sub" not in operations(out)) == direct
     (exact,), (rough,) = run(graph, pixels=PIXELS), run(out, pixels=PIXELS)
     assert 0 < np.abs(exact - rough).mean() < 0.1 * np.abs(exact).mean()
 
@@ -58,7 +64,7 @@ def test_an_encoder_in_8_bits_is_close_whatever_its_normalisation(encoder, as_th
     ],
     ids=["heads and memory", "pool", "transformer"],
 )
-def test_a_decoder_in_8_bits_is_close_whatever_its_mechanism(model, tmp_path):
+def test_8_bit_decoders_are_close_to_exact_ones(model, tmp_path):
     network = make_network(**model)
     export_graphs(network, tmp_path)
     found: list[list[np.ndarray]] = []

@@ -75,7 +75,7 @@ def both(made) -> tuple[OnnxBackend, TorchBackend]:
     return OnnxBackend(made, threads=1), load_backend(made, "cpu")
 
 
-def test_annotations_are_torchs(both):
+def test_annotations_equal_torchs(both):
     light, heavy = both
     for count in (1, 3):
         pixels = noise_pixels(count, light.image_size).numpy()
@@ -86,7 +86,7 @@ def test_annotations_are_torchs(both):
 
 
 @pytest.mark.parametrize("hard_attention", ["expected", "argmax", "sampled"])
-def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, hard_attention):
+def test_steps_equal_torchs_for_other_numbers_of_images_and_hypotheses(both, hard_attention):
     light = both[0]
     rng = np.random.default_rng(0)
     pixels = noise_pixels(4, light.image_size).numpy()
@@ -117,8 +117,8 @@ def test_steps_are_torchs_for_other_counts_of_images_and_hypotheses(both, hard_a
         assert len(seen) > 3
 
 
-def test_the_graphs_weights_are_in_the_safetensors_file_and_nowhere_else(made):
-    """Pointers lie within the file, at the tensor of their name; what is left inside is a few constants."""
+def test_all_weights_are_in_the_safetensors_file(made):
+    """Every pointer leads to the tensor of its name. The graphs contain only a few constants."""
     data = (made.folder / WEIGHTS).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     records = json.loads(data[8 : 8 + length])
@@ -145,7 +145,7 @@ def test_the_graphs_weights_are_in_the_safetensors_file_and_nowhere_else(made):
     assert all(name.endswith("num_batches_tracked") for name in unused), unused
 
 
-def test_matrices_are_stored_in_half_precision_and_vectors_whole(made):
+def test_matrices_are_stored_as_float16_and_vectors_as_float32(made):
     data = (made.folder / WEIGHTS).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     for name, record in json.loads(data[8 : 8 + length]).items():
@@ -160,7 +160,7 @@ def test_a_tied_matrix_is_stored_once(made):
     assert "decoder.embedding.weight" in names
 
 
-def test_export_leaves_the_networks_own_weights_as_they_were(tmp_path):
+def test_export_does_not_change_the_network(tmp_path):
     network = make_network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
     export_graphs(network, tmp_path)
@@ -168,7 +168,7 @@ def test_export_leaves_the_networks_own_weights_as_they_were(tmp_path):
         assert value.dtype == before[name].dtype and torch.equal(value, before[name]), name
 
 
-def test_the_graphs_stay_small(made):
+def test_the_graphs_are_small(made):
     assert all((made.folder / name).stat().st_size < 300_000 for name in GRAPHS)
     assert not [path for path in Path(made.folder).iterdir() if path.suffix == ".data"]
 

@@ -106,15 +106,15 @@ def same(ours, theirs) -> None:
     ],
     ids=["greedy", "beam", "groups", "required", "sample", "argmax", "sampled"],
 )
-def test_both_backends_find_the_same(backends, options):
+def test_both_backends_find_the_same_captions_and_maps(backends, options):
     light, full = backends
     pixels = pictures(5)
     ours, theirs = (search(each, each.encode(pixels), options) for each in (light, full))
     same(ours, theirs)
-    assert np.abs(ours[0][0].alphas[0] - ours[1][0].alphas[0]).max() > 1e-3  # pictures make a difference
+    assert np.abs(ours[0][0].alphas[0] - ours[1][0].alphas[0]).max() > 1e-3  # the maps depend on the picture
 
 
-def test_both_backends_force_the_same(backends):
+def test_both_backends_score_given_captions_equally(backends):
     light, full = backends
     pixels = pictures(2)
     captions = [[[5, 6, 7], [8]], [[9, 10, 11, 12], []]]
@@ -126,7 +126,7 @@ def with_int8(request, tmp_path_factory):
     return random_bundle(tmp_path_factory.mktemp("bundle") / "files", request.param, int8=True)
 
 
-def test_int8_takes_the_matrices_and_changes_little(with_int8):
+def test_8_bit_graphs_have_8_bit_matrices_and_change_little(with_int8):
     import onnx
 
     exact, rough = OnnxBackend(with_int8), OnnxBackend(with_int8, int8=True)
@@ -134,7 +134,7 @@ def test_int8_takes_the_matrices_and_changes_little(with_int8):
         operations = [node.op_type for node in onnx.load(with_int8.folder / graph).graph.node]
         assert sum("MatMulInteger" in each for each in operations) >= least
     operations = [node.op_type for node in onnx.load(with_int8.folder / "encoder.int8.onnx").graph.node]
-    assert "Conv" in operations and "Sub" not in operations  # the pixels go into the first convolution as they are
+    assert "Conv" in operations and "Sub" not in operations  # the first convolution reads the pixels
     captions = [[[5, 6, 7, 8, 9]] for _ in range(5)]
     pixels = pictures(5)
     ours, theirs = (force(each, each.encode(pixels), captions) for each in (exact, rough))
@@ -144,14 +144,14 @@ def test_int8_takes_the_matrices_and_changes_little(with_int8):
     assert 0 < int8_loss(with_int8) < 0.5
 
 
-def test_the_int8_backend_is_chosen_by_name(with_int8):
+def test_the_int8_backend_is_selected_by_name(with_int8):
     quick = Captioner.load(with_int8.folder, backend="int8")
     assert quick(pictures(1)[0]).text
     with pytest.raises(UsageError, match="--backend torch for the device"):
         Captioner.load(with_int8.folder, backend="int8", device="cuda")
 
 
-def test_a_bundle_without_int8_graphs_says_how_to_get_them(tmp_path):
+def test_the_error_for_missing_int8_graphs_says_how_to_add_them(tmp_path):
     made = random_bundle(tmp_path / "files", "soft")
     with pytest.raises(UsageError, match="'random' has no 8-bit graphs; `captioner export --int8` adds them"):
         Captioner.load(made.folder, backend="int8")

@@ -1,4 +1,4 @@
-"""The torch backend that search runs over: looks, seeds, reordering, read-only pixels."""
+"""The torch backend: hard attention, seeds, reordering, read-only pixels."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_a_backend_has_no_dropout(soft):
 
 
 def test_log_probabilities_are_normalised(soft):
-    told = soft.step(soft.begin(soft.encode(PIXELS)), START)
-    assert np.exp(told.log_probabilities).sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
-    assert told.alpha.sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
+    result = soft.step(soft.begin(soft.encode(PIXELS)), START)
+    assert np.exp(result.log_probabilities).sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
+    assert result.alpha.sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
 
 
-def test_a_soft_model_takes_the_expectation_whatever_is_asked(soft):
+def test_a_soft_model_ignores_the_hard_attention_option(soft):
     encoded = soft.encode(PIXELS)
     plain, asked = (soft.step(soft.begin(encoded, hard_attention), START) for hard_attention in (None, "argmax"))
     assert asked.cell is None
@@ -52,17 +52,17 @@ def test_a_soft_model_takes_the_expectation_whatever_is_asked(soft):
 
 
 @pytest.mark.parametrize("hard_attention", ["argmax", "sampled"])
-def test_a_hard_model_attends_as_the_option_says(hard, hard_attention):
+def test_a_hard_model_takes_the_likeliest_or_a_sampled_cell(hard, hard_attention):
     encoded = hard.encode(PIXELS)
-    told = hard.step(hard.begin(encoded, hard_attention, seed=3), START)
+    result = hard.step(hard.begin(encoded, hard_attention, seed=3), START)
     noise = gumbel_noise(3, encoded.keys, 0, 1, 16) if hard_attention == "sampled" else 0
-    assert np.array_equal(told.cell, (np.log(told.alpha) + noise).argmax(-1))
+    assert np.array_equal(result.cell, (np.log(result.alpha) + noise).argmax(-1))
     expected = hard.step(hard.begin(encoded, "expected"), START)
     assert expected.cell is None
-    assert not np.allclose(told.log_probabilities, expected.log_probabilities)
+    assert not np.allclose(result.log_probabilities, expected.log_probabilities)
 
 
-def test_samples_belong_to_the_picture_and_change_with_the_seed(hard):
+def test_samples_depend_on_the_picture_and_the_seed_only(hard):
     def found(pixels: np.ndarray, seed: int) -> list[list[int]]:
         options = SearchOptions(hard_attention="sampled", seed=seed)
         return [best[0].cells.tolist() for best in search(hard, hard.encode(pixels), options)]
@@ -77,9 +77,9 @@ def test_select_and_keep_reorder_the_state(soft):
     after = soft.step(state, np.array([[4, 5], [6, 7], [8, 9], [10, 11]])).state
     plain = soft.step(after, np.full((4, 2), 4)).log_probabilities
     turned = soft.keep(soft.select(after, np.array([[1, 1, 0]] * 4)), np.array([2, 0]))
-    told = soft.step(turned, np.full((2, 3), 4)).log_probabilities
-    assert told[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-5)
-    assert told[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-5)
+    result = soft.step(turned, np.full((2, 3), 4)).log_probabilities
+    assert result[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-5)
+    assert result[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-5)
 
 
 def test_pixels_may_be_read_only_and_upside_down(soft):

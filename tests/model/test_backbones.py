@@ -24,7 +24,7 @@ LITE = "efficientnet_lite0"
 
 @pytest.fixture(scope="module")
 def state() -> dict[str, torch.Tensor]:
-    """Whole weights of Lite0 under our own names."""
+    """All weights of Lite0 under our own names."""
     return randomize(nn.ModuleDict(lite.stages(LITE)), seed=7).state_dict()
 
 
@@ -45,7 +45,7 @@ def test_a_wrong_stage_lists_the_backbones_stages(field):
     assert all(name in str(caught.value) for name in ("stem", "stage1", "head", LITE))
 
 
-def test_a_tail_after_the_annotations_is_no_stage_of_the_encoder():
+def test_a_tail_after_the_annotations_is_refused():
     with pytest.raises(UsageError, match=r"tail of efficientnet_lite0 'head'.*Known: stem.*stage6\."):
         make_encoder(annotations=("stage6",), tail="head")
 
@@ -59,12 +59,12 @@ def test_a_wrong_weight_source_lists_all_and_suggests_the_nearest():
 @pytest.mark.parametrize(
     ("name", "source", "right"), [(LITE, "torchvision", "package"), ("resnet18", "package", "torchvision")]
 )
-def test_a_source_that_does_not_hold_the_encoder_names_the_one_that_does(name, source, right):
+def test_a_source_without_the_encoder_is_refused_with_one_that_has_it(name, source, right):
     with pytest.raises(CaptionerError, match=f"'{source}' has no weights for {name}: use '{right}'"):
         make_encoder(name, weights=source)
 
 
-def test_a_stride_that_a_backbone_has_not_is_refused_with_those_it_has(monkeypatch):
+def test_a_missing_stride_is_refused_with_the_strides_of_the_backbone(monkeypatch):
     shallow = {name: stage for name, stage in lite.stages(LITE).items() if name in ("stem", "stage1", "stage2")}
     monkeypatch.setattr(lite, "stages", lambda name: shallow)
     with pytest.raises(CaptionerError, match=r"no stage of stride 32; it has strides \[2, 4\]"):
@@ -162,23 +162,23 @@ def test_a_pickle_with_code_is_refused_and_not_run(tmp_path):
         make_encoder(weights=str(tmp_path / "weights.pth"))
     assert not (tmp_path / "exploded").exists()
     torch.load(tmp_path / "weights.pth", weights_only=False)
-    assert (tmp_path / "exploded").exists()  # it would have been run
+    assert (tmp_path / "exploded").exists()  # the pickle does run code when it is trusted
 
 
 @pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])
-def test_a_file_of_something_else_is_refused(name, tmp_path):
+def test_a_file_that_is_no_state_dict_is_refused(name, tmp_path):
     (tmp_path / name).write_bytes(b"not weights at all, only a line of text")
     with pytest.raises(CaptionerError, match="is not a state dict"):
         make_encoder(weights=str(tmp_path / name))
 
 
-def test_a_tensor_alone_is_no_state_dict(tmp_path):
+def test_a_single_tensor_is_refused(tmp_path):
     torch.save(torch.zeros(3), tmp_path / "weights.pth")
     with pytest.raises(CaptionerError, match="contains a Tensor, not a state dict"):
         make_encoder(weights=str(tmp_path / "weights.pth"))
 
 
-def test_weights_that_are_loaded_later_need_not_be_there():
+def test_with_load_false_the_source_need_not_exist():
     settings = EncoderSettings(name=LITE, weights="gone", size=64)
     assert Encoder(settings, load=False).size == 1280
     with pytest.raises(UsageError, match="weight source"):
@@ -205,14 +205,14 @@ FILE = torchvision.models.get_model_weights(NAME).DEFAULT.url.rsplit("/", 1)[1]
 
 
 @pytest.mark.parametrize("source", ["torchvision", "auto"])
-def test_offline_the_file_and_its_place_are_named(offline, source):
+def test_offline_the_error_names_the_file_and_where_to_put_it(offline, source):
     with pytest.raises(CaptionerError, match="no route to host") as caught:
         make_encoder(NAME, weights=source)
     assert f"https://download.pytorch.org/models/{FILE}" in str(caught.value)
     assert str(offline / FILE) in str(caught.value)
 
 
-def test_a_file_put_where_the_message_says_is_taken(offline):
+def test_a_file_where_the_error_says_is_loaded(offline):
     net = randomize(torchvision.models.get_model(NAME, weights=None))
     offline.mkdir()
     torch.save(net.state_dict(), offline / FILE)

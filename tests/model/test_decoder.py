@@ -55,24 +55,24 @@ class Paper:
                 cell.weight_ih.copy_(upper.weight[:, :n])
                 cell.weight_hh.copy_(upper.weight[:, n:])
                 cell.bias_ih.copy_(upper.get_parameter("bias"))
-            for cell in self.cells:
-                cell.bias_hh.zero_()
+            for lstm in self.cells:
+                lstm.bias_hh.zero_()
 
-    def step(self, word: int, place: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits of the next word, alpha and beta; at `place` the context is that annotation alone."""
+    def step(self, word: int, cell: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits of the next word, alpha and beta; with `cell` the context vector is that annotation alone."""
         d, s = self.d, self.d.settings
         query = self.h[-1]
         hidden = torch.tanh(self.a @ d.score.key.weight.T + d.score.key.bias + d.score.query.weight @ query)
         alpha = torch.softmax((hidden @ d.score.weight.weight[0]) / s.attention.temperature, 0)
-        z = alpha @ self.a if place is None else self.a[place]
+        z = alpha @ self.a if cell is None else self.a[cell]
         beta = torch.ones(1, dtype=torch.float64)
         if s.attention.gate:
             beta = torch.sigmoid(d.gate.weight @ query + d.gate.bias)
         z = beta * z
         y = d.embedding.weight[word]
         entering, top = torch.cat([y, z]), torch.zeros(())
-        for i, cell in enumerate(self.cells):
-            self.h[i], self.c[i] = (x[0] for x in cell(entering[None], (self.h[i][None], self.c[i][None])))
+        for i, lstm in enumerate(self.cells):
+            self.h[i], self.c[i] = (x[0] for x in lstm(entering[None], (self.h[i][None], self.c[i][None])))
             top = self.h[i] if i == 0 else self.h[i] + entering  # residual from the second layer on
             entering = top
         total = torch.zeros(s.embedding_size, dtype=torch.float64)
@@ -84,7 +84,7 @@ class Paper:
 
 
 @variants
-def test_steps_are_the_papers_equations(settings):
+def test_steps_equal_the_papers_equations(settings):
     decoder, annotations = make_decoder(**settings), make_annotations(1)
     paper = Paper(decoder, annotations[0])
     shared, own = decoder.begin(annotations)
@@ -100,33 +100,33 @@ def test_steps_are_the_papers_equations(settings):
 
 
 @variants
-def test_at_a_chosen_place_the_context_is_that_annotation(settings):
+def test_with_a_given_cell_the_context_vector_is_its_annotation(settings):
     attention = {**settings.get("attention", {}), "mode": "hard"}
     decoder, annotations = make_decoder(**{**settings, "attention": attention}), make_annotations(1)
     paper = Paper(decoder, annotations[0])
     inputs, targets, lengths = make_captions([[4]])
-    places = torch.tensor([[[3, 0, 8, 3]]])
-    forced = decoder(annotations, inputs, targets, lengths, sampled=torch.ones(1, 1, dtype=torch.bool), cells=places)
-    for t, (word, place) in enumerate(zip(inputs[0, 0].tolist(), places[0, 0].tolist(), strict=True)):
-        logits, alpha, _ = paper.step(word, place)
+    cells = torch.tensor([[[3, 0, 8, 3]]])
+    forced = decoder(annotations, inputs, targets, lengths, sampled=torch.ones(1, 1, dtype=torch.bool), cells=cells)
+    for t, (word, cell) in enumerate(zip(inputs[0, 0].tolist(), cells[0, 0].tolist(), strict=True)):
+        logits, alpha, _ = paper.step(word, cell)
         torch.testing.assert_close(forced.logits[t], logits)
         torch.testing.assert_close(forced.alpha[t], alpha)
     assert forced.cell is not None and forced.cell.tolist() == [3, 0, 8, 3]
 
 
-def test_each_switch_changes_what_is_said():
-    """Or a switch that does nothing would pass every comparison above."""
+def test_each_setting_changes_the_logits():
+    """A setting without effect would pass all comparisons above."""
     annotations, words = make_annotations(1), torch.tensor([[5]])
-    said = []
+    logits = []
     for settings in VARIANTS.values():
         decoder = make_decoder(**settings)
-        said.append(decoder.step(*decoder.begin(annotations), words)[0].flatten())
-    for i, one in enumerate(said):
-        for other in said[:i]:
+        logits.append(decoder.step(*decoder.begin(annotations), words)[0].flatten())
+    for i, one in enumerate(logits):
+        for other in logits[:i]:
             assert not torch.allclose(one, other)
 
 
-def test_a_tied_output_is_the_embedding_itself():
+def test_a_tied_output_layer_shares_the_embedding():
     tied, untied = make_decoder(), make_decoder(tied=False)
     assert tied.output.weight is tied.embedding.weight
     assert untied.output.weight is not untied.embedding.weight
@@ -134,7 +134,7 @@ def test_a_tied_output_is_the_embedding_itself():
     assert counts[1] - counts[0] == 11 * 4
 
 
-def test_first_weights_open_the_forget_gates_and_keep_the_recurrence_orthogonal():
+def test_initial_weights_have_open_forget_gates_and_an_orthogonal_recurrence():
     settings = make_decoder(layers=3).settings
     decoder = Decoder(settings, 5, 11)
     n = settings.hidden_size
@@ -170,8 +170,8 @@ def test_whole_captions_equal_single_steps(settings):
     assert seen == len(forced.targets) == int(lengths.sum())
 
 
-def same_rows(one: TeacherForced, row: int, other: TeacherForced, other_row: int) -> None:
-    """Two readings say the same of a caption."""
+def assert_same_rows(one: TeacherForced, row: int, other: TeacherForced, other_row: int) -> None:
+    """Two teacher-forced passes have the same results for a caption."""
     for name in ("logits", "targets", "time", "alpha"):
         found, expected = (of_row(r, i, getattr(r, name)) for r, i in ((one, row), (other, other_row)))
         assert len(expected)
@@ -179,37 +179,37 @@ def same_rows(one: TeacherForced, row: int, other: TeacherForced, other_row: int
 
 
 @variants
-def test_a_batch_equals_its_images_alone(settings):
+def test_a_batch_equals_its_images_one_by_one(settings):
     decoder, annotations = make_decoder(**settings), make_annotations(3)
     captions = make_captions([[6, 2], [3, 3], [4, 5]])
     together = decoder(annotations, *captions)
     for image in range(3):
         alone = decoder(annotations[image : image + 1], *(each[image : image + 1] for each in captions))
         for k in range(2):
-            same_rows(alone, k, together, 2 * image + k)
+            assert_same_rows(alone, k, together, 2 * image + k)
 
 
 @variants
-def test_captions_together_equal_captions_apart(settings):
+def test_captions_together_equal_captions_one_by_one(settings):
     decoder, annotations = make_decoder(**settings), make_annotations(2)
     captions = make_captions([[6, 2, 4], [3, 5, 1]])
     together = decoder(annotations, *captions)
     for k in range(3):
         apart = decoder(annotations, *(each[:, k : k + 1] for each in captions))
         for image in range(2):
-            same_rows(apart, image, together, 3 * image + k)
+            assert_same_rows(apart, image, together, 3 * image + k)
 
 
 @pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0)])
-def test_captions_in_any_order_come_back_under_their_own_rows(order):
-    """Longest first is only the quickest."""
+def test_captions_may_have_any_order(order):
+    """Longest first is only the fastest order."""
     decoder, annotations = make_decoder(), make_annotations(2)
     captions = make_captions([[6, 4, 2], [5, 3, 1]])
     sorted_rows = decoder(annotations, *captions)
     mixed = decoder(annotations, *(each[:, list(order)] for each in captions))
     for image in range(2):
-        for k, place in enumerate(order):
-            same_rows(mixed, 3 * image + k, sorted_rows, 3 * image + place)
+        for k, position in enumerate(order):
+            assert_same_rows(mixed, 3 * image + k, sorted_rows, 3 * image + position)
 
 
 @pytest.mark.parametrize("own_words", [0.0, 1.0])
@@ -218,23 +218,23 @@ def test_padding_changes_nothing(own_words):
     inputs, targets, lengths = make_captions([[5, 3], [2, 4]])
 
     def read(inputs: Tensor, targets: Tensor) -> TeacherForced:
-        draws = torch.Generator().manual_seed(0)
-        return decoder(annotations, inputs, targets, lengths, own_words=own_words, generator=draws)
+        generator = torch.Generator().manual_seed(0)
+        return decoder(annotations, inputs, targets, lengths, own_words=own_words, generator=generator)
 
     expected = read(inputs, targets)
     padding = torch.arange(5) >= lengths.unsqueeze(-1)
     junk = read(inputs.masked_fill(padding, 8), targets.masked_fill(padding, 9))
     longer = read(*(torch.cat([each, torch.full((2, 2, 3), 6)], -1) for each in (inputs, targets)))
     for row in range(4):
-        same_rows(junk, row, expected, row)
-        same_rows(longer, row, expected, row)
+        assert_same_rows(junk, row, expected, row)
+        assert_same_rows(longer, row, expected, row)
     assert len(junk.targets) == len(longer.targets) == int(lengths.sum())
 
 
 def test_padding_gets_no_gradient():
     decoder, annotations = make_decoder(output_word=False, tied=False), make_annotations(1)
     inputs, targets, lengths = make_captions([[3, 5]])
-    inputs[0, 0, 3:] = 10  # a word that is nowhere else
+    inputs[0, 0, 3:] = 10  # a word that occurs nowhere else
     inputs[0, 1] = torch.tensor([1, 4, 5, 6, 7])
     decoder(annotations, inputs, targets, lengths).logits.square().sum().backward()
     touched = decoder.embedding.weight.grad.abs().sum(-1) > 0
@@ -245,7 +245,7 @@ def test_padding_gets_no_gradient():
 # --- scheduled sampling, dropout, seeds ------------------------------------------------------------------
 
 
-def test_own_words_of_a_model_that_always_says_one_word_are_that_word():
+def test_scheduled_sampling_feeds_the_word_of_a_model_with_one_certain_word():
     decoder, annotations = make_decoder(), make_annotations(2)
     with torch.no_grad():
         decoder.output.bias[9] = 1e4
@@ -255,10 +255,10 @@ def test_own_words_of_a_model_that_always_says_one_word_are_that_word():
     fed[..., 0] = 1
     expected = decoder(annotations, fed, targets, lengths)
     for row in range(4):
-        same_rows(found, row, expected, row)
+        assert_same_rows(found, row, expected, row)
 
 
-def test_own_words_never_change_the_first_step_and_change_later_ones():
+def test_scheduled_sampling_changes_later_steps_but_not_the_first():
     decoder, annotations = make_decoder(), make_annotations(2)
     captions = make_captions([[6, 5], [6, 5]])
     forced = decoder(annotations, *captions)
@@ -300,7 +300,7 @@ DROPOUTS = [{"dropout": 0.5}, {"embedding_dropout": 0.5}, {"annotation_dropout":
 
 
 @pytest.mark.parametrize("settings", DROPOUTS, ids=str)
-def test_dropout_is_there_in_train_mode_and_only_there(settings):
+def test_dropout_is_active_only_in_train_mode(settings):
     decoder, annotations, captions = make_decoder(**settings), make_annotations(2), make_captions([[4], [3]])
     plain = make_decoder(**dict.fromkeys(settings, 0.0) | {"layers": settings.get("layers", 1)})
     torch.testing.assert_close(decoder(annotations, *captions).logits, plain(annotations, *captions).logits)
@@ -312,7 +312,7 @@ def test_dropout_is_there_in_train_mode_and_only_there(settings):
     assert torch.equal(decoder(annotations, *captions).logits, one)
 
 
-def test_dropout_on_the_deep_output_keeps_the_expectation():
+def test_dropout_before_the_output_layer_preserves_the_expectation():
     decoder = make_decoder(dropout=0.5)
     plain = decoder.logits(*(torch.ones(1, size, dtype=torch.float64) for size in (4, 7, 6)))
     decoder.train()
@@ -322,10 +322,10 @@ def test_dropout_on_the_deep_output_keeps_the_expectation():
     assert ((many.mean(0) - plain[0]).abs() < 5 * error).all()
 
 
-# --- what does not fit ----------------------------------------------------------------------------------
+# --- wrong sizes ----------------------------------------------------------------------------------
 
 
-def test_annotations_of_another_width_are_refused_with_both():
+def test_annotations_of_another_width_are_refused_with_both_widths():
     with pytest.raises(CaptionerError, match="width 6 do not fit a decoder built for 5"):
         make_decoder().begin(make_annotations(1, width=6))
 
@@ -351,7 +351,7 @@ def test_captions_that_do_not_fit_are_refused_with_both_sizes(name, shape, messa
 
 
 @pytest.mark.parametrize("length", [0, 6])
-def test_lengths_beyond_the_captions_are_refused(length):
+def test_lengths_outside_the_captions_are_refused(length):
     inputs, targets, lengths = make_captions([[5]])
     with pytest.raises(CaptionerError, match=f"up to {length} words do not fit 5 steps"):
         make_decoder()(make_annotations(1), inputs, targets, torch.full_like(lengths, length))

@@ -1,4 +1,4 @@
-"""A device that torch can't use here is told in a sentence."""
+"""Devices: those that torch can use here, and an error for the others."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from captioner.errors import UsageError
 from captioner.model.device import usable
 
 
-def test_the_cpu_is_usable_and_a_device_is_chosen_where_none_is_asked() -> None:
+def test_the_cpu_is_usable_and_without_a_name_a_device_is_selected() -> None:
     assert usable("cpu") == torch.device("cpu")
     assert usable(None).type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @pytest.mark.parametrize("name", ["nonsense", "meta", "cuda:99", "hpu"])
-def test_others_are_refused_with_the_reason(name: str) -> None:
+def test_unusable_devices_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(UsageError, match=rf"--device {name}: torch can't use it here \(.+\)$"):
         usable(name)
 
 
-def test_each_of_several_processes_touches_its_own_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_process_touches_only_the_gpu_of_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     touched: list[str] = []
 
     def ones(count: int, device: torch.device) -> torch.Tensor:

@@ -12,9 +12,9 @@ from captioner.model import efficientnet_lite as lite
 from tests.model.tiny_models import make_encoder, package_file, photographs
 
 
-# The reference computes its padding for the native size alone: no other size can be compared.
+# The reference computes its padding for its native size only, so no other size can be compared.
 @pytest.mark.parametrize(("number", "size"), [(0, 224), (1, 240), (2, 260)])
-def test_features_equal_the_reference_packages(number, size):
+def test_features_equal_those_of_the_reference_package(number, size):
     reference = EfficientNet.from_name(f"efficientnet-lite{number}").eval()
     reference.load_state_dict(torch.load(package_file(number), weights_only=True))
     encoder = make_encoder(f"efficientnet_lite{number}", size, weights="package")
@@ -28,7 +28,7 @@ def test_features_equal_the_reference_packages(number, size):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_every_published_tensor_but_the_classifiers_is_taken(number):
+def test_all_published_tensors_except_the_classifiers_are_loaded(number):
     published = torch.load(package_file(number), weights_only=True)
     renamed = lite.rename(published, f"efficientnet_lite{number}")
     own = nn.ModuleDict(lite.stages(f"efficientnet_lite{number}")).state_dict()
@@ -39,8 +39,8 @@ def test_every_published_tensor_but_the_classifiers_is_taken(number):
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "outputs", "first"),
     [
-        # TensorFlow's SAME: ceil(size / stride) outputs; what padding is odd goes right and below. `first` is the
-        # first input the first output sees: -(padding left).
+        # TensorFlow's SAME: ceil(size / stride) outputs; an odd pixel of padding goes to the right and bottom.
+        # `first` is the first input that the first output depends on: -(padding left).
         (8, 3, 2, 4, 0),  # 1 padded, right
         (7, 3, 2, 4, -1),  # 2 padded, one on each side
         (8, 5, 2, 4, -1),  # 3 padded, 1 left and 2 right
@@ -49,11 +49,11 @@ def test_every_published_tensor_but_the_classifiers_is_taken(number):
         (6, 1, 1, 6, 0),
     ],
 )
-def test_padding_is_tensorflows_same(size, kernel, stride, outputs, first):
+def test_padding_equals_tensorflows_same(size, kernel, stride, outputs, first):
     conv = lite.SameConv(1, 1, kernel, stride)
     with torch.no_grad():
         conv.weight.zero_()
-        conv.weight[0, 0, kernel - 1, kernel - 1] = 1.0  # sees the last pixel of its window alone
+        conv.weight[0, 0, kernel - 1, kernel - 1] = 1.0  # depends only on the last pixel of its window
         picture = torch.arange(1.0, size * size + 1).view(1, 1, size, size)
         found = conv(picture)[0, 0]
     expected = torch.zeros(outputs, outputs)
@@ -64,7 +64,7 @@ def test_padding_is_tensorflows_same(size, kernel, stride, outputs, first):
     assert torch.equal(found, expected)
 
 
-def test_a_missing_weight_package_says_what_to_install(monkeypatch):
+def test_the_error_for_a_missing_weight_package_says_what_to_install(monkeypatch):
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 

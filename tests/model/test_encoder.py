@@ -52,7 +52,7 @@ WIDTHS = {
 
 @pytest.fixture
 def no_initialisation(monkeypatch):
-    """Weights are left as they come: shapes don't depend on them, and drawing 140 million takes seconds."""
+    """No initialisation: shapes do not depend on weights, and 140 million random numbers take seconds."""
 
     def quiet(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         return tensor if tensor.dim() == 2 else tensor.data.zero_()
@@ -62,12 +62,12 @@ def no_initialisation(monkeypatch):
 
 
 def imagenet_normalised(pixels: torch.Tensor) -> torch.Tensor:
-    """As published with torchvision's weights: on 0..1."""
+    """The normalisation published with torchvision's weights, for pixels in 0..1."""
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     return ((pixels / 255 - mean) / deviation).permute(0, 3, 1, 2)
 
 
-def test_the_table_of_widths_is_whole():
+def test_the_table_of_widths_has_all_backbones():
     assert set(WIDTHS) == set(BACKBONES)
 
 
@@ -91,15 +91,15 @@ def test_vgg16_conv5_at_224_is_the_papers_grid():
     assert (encoder.size, *encoder.grid()) == (512, 14, 14)
 
 
-def test_a_picture_need_not_be_square():
+def test_pictures_may_have_any_aspect_ratio():
     encoder = make_encoder("resnet18")
     annotations, rows, cols = encoder(noise_pixels(1, 64, 96))
     assert (rows, cols) == (2, 3)
     assert annotations.shape == (1, 6, 512)
 
 
-def test_places_run_along_the_rows_first():
-    """The place of a cell in the annotations is row * cols + col, which maps drawn over the picture rely on."""
+def test_cells_are_ordered_row_by_row():
+    """The index of a cell is row * cols + col. The overlays rely on this order."""
     encoder = make_encoder(annotations=("stage1",))  # stride 2
     pixels = torch.zeros(1, 64, 96, 3, dtype=torch.uint8)
     dotted = pixels.clone()
@@ -114,7 +114,7 @@ def test_places_run_along_the_rows_first():
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "efficientnet_b0", "regnet_y_400mf"])
-def test_annotations_are_torchvisions_own_features(name, tmp_path):
+def test_annotations_equal_torchvisions_features(name, tmp_path):
     net = randomize(torchvision.models.get_model(name, weights=None).eval())
     file = tmp_path / "weights.pth"
     torch.save(net.state_dict(), file)
@@ -153,7 +153,7 @@ def test_vggs_conv5_ends_after_the_last_relu_and_before_the_last_pool():
 
 
 class Parent(nn.Module):
-    """A module that is told to train, and that trains whatever learns."""
+    """Put a module into train mode and train every parameter that is trainable."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class Parent(nn.Module):
 
 
 def trained(encoder: Encoder, steps: int = 2) -> dict[str, torch.Tensor]:
-    """The encoder's state before training; training is with everything in train mode that can be."""
+    """The state of the encoder before training, which runs with everything in train mode."""
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     parent = Parent(encoder).train()
     encoder.train()
@@ -178,7 +178,7 @@ def trained(encoder: Encoder, steps: int = 2) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "resnet18"])
-def test_a_frozen_encoder_is_the_same_after_training(name):
+def test_training_does_not_change_a_frozen_encoder(name):
     encoder = make_encoder(name)
     before = trained(encoder)
     assert any("running_mean" in key for key in before)
@@ -205,10 +205,10 @@ def test_gradients_reach_the_tail_and_not_the_trunk():
     for name, value in encoder.state_dict().items():
         moved = not torch.equal(value, before[name])
         learnt = name.startswith(("stages.stage7.", "stages.head.")) and name.endswith((".weight", ".bias"))
-        assert moved == learnt, name  # statistics are neither weight nor bias
+        assert moved == learnt, name  # statistics do not change
 
 
-def test_tuning_may_start_later_than_the_tail():
+def test_tuning_can_start_after_the_first_stage_of_the_tail():
     encoder = make_encoder(tail="stage6")
     learning = encoder.tune("head")
     assert len(learning) == 3  # a convolution and its norm's weight and bias
@@ -217,7 +217,7 @@ def test_tuning_may_start_later_than_the_tail():
     ]
 
 
-def test_depthwise_filters_may_stay_as_they_are():
+def test_depthwise_filters_can_stay_frozen():
     encoder = make_encoder(tail="stage6")
     learning = {id(parameter) for parameter in encoder.tune(depthwise=False)}
     trained(encoder)
@@ -243,7 +243,7 @@ def test_tuning_from_a_stage_of_the_trunk_names_the_tails_stages():
 
 
 def test_an_untrained_tail_on_float16_grids_gives_the_whole_encoders_annotations():
-    """To 1e-3 of the annotations' own scale: the largest difference against the largest value."""
+    """The largest difference is at most 1e-3 of the largest value."""
     pixels = photographs(256, "cat", "plane")
     how: dict[str, Any] = {"size": 256, "weights": "package", "annotations": ("stage6", "head")}
     whole, cut = make_encoder(**how), make_encoder(**how, tail="stage6")
@@ -255,11 +255,11 @@ def test_an_untrained_tail_on_float16_grids_gives_the_whole_encoders_annotations
     for part in (slice(0, 192), slice(192, None)):  # stage6 and head differ in scale
         scale = expected[..., part].abs().max()
         assert (found[..., part] - expected[..., part]).abs().max() < 1e-3 * scale
-    assert not torch.equal(found, expected)  # or the half precision was not there
+    assert not torch.equal(found, expected)  # the rounding to half precision must be visible
 
 
 @pytest.mark.parametrize("tail", ["stem", "stage3", "head", None])
-def test_wherever_it_is_cut_trunk_and_tail_make_the_whole(tail):
+def test_trunk_and_tail_give_the_whole_for_every_cut(tail):
     pixels = noise_pixels(2, 64)
     with torch.no_grad():
         expected = make_encoder()(pixels)[0]
@@ -267,19 +267,19 @@ def test_wherever_it_is_cut_trunk_and_tail_make_the_whole(tail):
     assert torch.equal(found, expected)
 
 
-def test_an_empty_trunk_only_normalises():
+def test_an_empty_trunk_only_normalises_the_pixels():
     encoder = make_encoder(tail="stem")
     pixels = noise_pixels(1, 64)
     assert encoder.cut == 0
     assert torch.equal(encoder.trunk(pixels), (pixels.permute(0, 3, 1, 2).float() - 127) / 128)
 
 
-def test_pixels_are_brought_to_the_encoders_device():
-    encoder = make_encoder(annotations=("stage1",)).to("meta")  # a device without numbers, but there everywhere
+def test_pixels_are_moved_to_the_encoders_device():
+    encoder = make_encoder(annotations=("stage1",)).to("meta")  # a device without data that every machine has
     assert encoder(noise_pixels(1, 64))[0].device.type == "meta"
 
 
-def test_joined_stages_are_the_stages_outputs_side_by_side():
+def test_joined_stages_are_concatenated_along_the_channels():
     pixels = noise_pixels(2, 64)
     with torch.no_grad():
         stage6, head = (make_encoder(annotations=(name,))(pixels)[0] for name in ("stage6", "head"))
@@ -300,7 +300,7 @@ def test_a_finer_grid_is_averaged_down_to_the_coarsest():
             torch.testing.assert_close(found[row, col, :112], block.mean(0))
 
 
-def test_averaging_down_to_a_grid_that_does_not_divide_is_adaptive_pooling():
+def test_averaging_to_a_grid_that_does_not_divide_equals_adaptive_pooling():
     """At 240 pixels stride 16 has 15 rows and stride 32 has 8."""
     pixels = noise_pixels(1, 240)
     with torch.no_grad():
@@ -310,7 +310,7 @@ def test_averaging_down_to_a_grid_that_does_not_divide_is_adaptive_pooling():
     torch.testing.assert_close(found, expected)
 
 
-def test_joined_stages_come_in_the_networks_order_and_once():
+def test_joined_stages_are_in_network_order_without_repetition():
     encoder = make_encoder(annotations=("head", "stage6", "head"))
     assert encoder.joined == ("stage6", "head")
     assert encoder(noise_pixels(1, 64))[0].shape[-1] == encoder.size == 192 + 1280
@@ -325,7 +325,7 @@ def test_the_trunks_own_output_can_be_joined_with_the_tails():
     assert torch.equal(found, expected)
 
 
-def test_a_stage_hidden_inside_the_trunk_cannot_be_joined():
+def test_a_stage_inside_the_trunk_cannot_be_joined():
     with pytest.raises(CaptionerError, match=r"joins 'stage5'.*start at 'stage6' or before, not at 'stage7'"):
         make_encoder(annotations=("stage5", "head"), tail="stage7")
 
@@ -381,7 +381,7 @@ def test_the_fingerprint_does_not_change_with_the_tails_weights(fingerprint):
     ],
     ids=["cut", "joined", "joined with grids that don't divide", "mobilenet"],
 )
-def test_the_exported_trunk_gives_torchs_grid(settings, tmp_path):
+def test_the_exported_trunk_equals_torchs(settings, tmp_path):
     encoder = make_encoder(**settings)
     export_trunk(encoder, tmp_path / "trunk.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "trunk.onnx"), providers=["CPUExecutionProvider"])
@@ -394,7 +394,7 @@ def test_the_exported_trunk_gives_torchs_grid(settings, tmp_path):
         assert np.abs(found - expected).max() < 1e-4 * np.abs(expected).max()
 
 
-def test_lively_weights_give_annotations_far_from_zero():
-    """What the tests above compare would else be noughts."""
+def test_the_random_weights_of_these_tests_give_annotations_far_from_zero():
+    """Otherwise the tests above would compare zeros."""
     with torch.no_grad():
         assert randomize(make_encoder())(noise_pixels(1, 64))[0].std() > 0.01

@@ -77,14 +77,14 @@ ALLOWED = [row for row in EVERY if allowed(row)]
 
 
 def cover() -> list[Row]:
-    """Few allowed rows that hold all pairs of all allowed rows, found greedily."""
-    drawn = random.Random(0)
+    """A greedy selection of few allowed rows that together contain all allowed pairs."""
+    rng = random.Random(0)
     left = set().union(*map(pairs, ALLOWED))
     rows = []
     while left:
-        pool = drawn.sample(ALLOWED, 300)
+        pool = rng.sample(ALLOWED, 300)
         best = max(pool, key=lambda row: len(pairs(row) & left))
-        if not pairs(best) & left:  # what is left is rare: look for it
+        if not pairs(best) & left:  # the remaining pairs are rare: search for them
             wanted = min(left, key=str)
             best = next(row for row in ALLOWED if wanted in pairs(row))
         rows.append(best)
@@ -101,7 +101,7 @@ def told(row: Row) -> str:
     return " ".join(other) or "the paper's"
 
 
-def test_every_pair_of_choices_is_tried_or_refused_with_both_settings_named():
+def test_every_pair_of_choices_is_tested_or_refused_with_both_settings_named():
     tried = set().union(*map(pairs, ROWS))
     for (i, a), (j, b) in itertools.combinations(enumerate(CHOICES.values()), 2):
         for one, other in itertools.product(a, b):
@@ -119,7 +119,7 @@ def test_every_pair_of_choices_is_tried_or_refused_with_both_settings_named():
 
 @pytest.fixture(scope="module")
 def encoded() -> tuple[torch.Tensor, np.ndarray]:
-    """Annotations to train on, and the pixels they are of."""
+    """Annotations to train on, and their pixels."""
     pixels = noise_pixels(3, 32)
     return make(ALLOWED[0]).encode(pixels).detach(), pixels.numpy()
 
@@ -133,7 +133,7 @@ def make(row: Row) -> Network:
 
 
 def train(network: Network, annotations: torch.Tensor) -> list[float]:
-    """A few steps on a few captions: what the words cost before each."""
+    """Train for a few steps on a few captions; returns the loss before each step."""
     decoder = network.decoder.train()
     captions = make_captions([[6, 3], [5, 4], [4, 2]], len(VOCABULARY))
     optimizer = torch.optim.Adam(decoder.parameters(), 0.02)
@@ -171,7 +171,7 @@ def bundled(network: Network, folder: Path) -> Bundle:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=told)
-def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, encoded, tmp_path):
+def test_a_model_learns_and_both_backends_decode_its_export_alike(row, encoded, tmp_path):
     annotations, pixels = encoded
     network = make(row)
     losses = train(network, annotations)
@@ -191,7 +191,7 @@ def test_a_model_learns_is_exported_and_decoded_alike_by_both_backends(row, enco
                 assert a.cells is not None and b.cells is not None and a.cells.tolist() == b.cells.tolist()
 
 
-def test_a_transformers_maps_become_an_overlay(tmp_path):
+def test_the_maps_of_a_transformer_can_be_drawn(tmp_path):
     row = next(row for row in ROWS if "transformer" in row)
     made = bundled(make(row), tmp_path)
     caption = Captioner.load(made.folder)(EXAMPLES / "cat.jpg", min_length=3)

@@ -1,4 +1,4 @@
-"""The objective's terms by hand: reductions, padding, smoothing, reward, entropy, the doubly stochastic term."""
+"""The terms of the loss by hand: reductions, padding, smoothing, reward, entropy, the doubly stochastic term."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from captioner.model.caption_decoder import TeacherForced
 from captioner.model.loss import doubly_stochastic_term, loss, rewards, words_left
 from tests.model.tiny_models import make_annotations, make_captions, make_decoder
 
-# Two captions, of three words and of one, over two places and three words of vocabulary. Rows are mixed as the
-# decoder mixes them: by time first.
+# Two captions, of three words and of one, with two cells and a vocabulary of three words. Words are ordered as in the
+# decoder: by time first.
 ROW, TIME = torch.tensor([0, 1, 0, 0]), torch.tensor([0, 0, 1, 2])
 P = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.25, 0.25, 0.5], [0.6, 0.3, 0.1]], dtype=torch.float64)
 TARGETS = torch.tensor([0, 1, 2, 1])  # p: 0.5, 0.8, 0.5, 0.3
@@ -21,8 +21,8 @@ ALPHA = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6], [0.3, 0.7]], dtype=tor
 PLACE = torch.tensor([0, 1, 1, 0])
 
 
-def reading(*, sampled: list[bool] | None = None) -> TeacherForced:
-    """Leaves to take gradients at; `chosen` is per word."""
+def forced_pass(*, sampled: list[bool] | None = None) -> TeacherForced:
+    """A pass whose logits and alpha are leaves for gradients. `sampled` is per word."""
     logits, alpha = P.log().requires_grad_(), ALPHA.clone().requires_grad_()
     hard = (PLACE, torch.tensor(sampled)) if sampled is not None else (None, None)
     return TeacherForced(logits, TARGETS, ROW, TIME, alpha, *hard)
@@ -33,14 +33,14 @@ BOTH, FIRST, NONE = [True] * 4, [True, False, True, True], [False] * 4
 
 
 def test_the_likelihood_is_summed_over_words_and_averaged_over_captions():
-    found = loss(reading(), 2)
+    found = loss(forced_pass(), 2)
     assert float(found.total.detach()) == pytest.approx(NLL / 2)
     assert float(found.nll) == pytest.approx(NLL)
     assert float(found.words) == 4
 
 
-def test_label_smoothing_mixes_in_the_mean_over_the_vocabulary_but_not_in_what_is_logged():
-    found = loss(reading(), 2, label_smoothing=0.3)
+def test_label_smoothing_changes_the_loss_but_not_the_logged_likelihood():
+    found = loss(forced_pass(), 2, label_smoothing=0.3)
     uniform = -sum(log(p) for row in P.tolist() for p in row) / 3
     assert float(found.total.detach()) == pytest.approx((0.7 * NLL + 0.3 * uniform) / 2)
     assert float(found.nll) == pytest.approx(NLL)
@@ -49,14 +49,14 @@ def test_label_smoothing_mixes_in_the_mean_over_the_vocabulary_but_not_in_what_i
 def test_the_doubly_stochastic_term_by_hand():
     # Caption 0: sums (0.9 + 0.4 + 0.3, 0.1 + 0.6 + 0.7) = (1.6, 1.4); caption 1: (0.5, 0.5).
     term = (0.6**2 + 0.4**2 + 0.5**2 + 0.5**2) / 2
-    assert float(doubly_stochastic_term(reading(), 2).detach()) == pytest.approx(term)
-    found = loss(reading(), 2, doubly_stochastic=0.7)
+    assert float(doubly_stochastic_term(forced_pass(), 2).detach()) == pytest.approx(term)
+    found = loss(forced_pass(), 2, doubly_stochastic=0.7)
     assert float(found.total.detach()) == pytest.approx(NLL / 2 + 0.7 * term)
     assert float(found.coverage) == pytest.approx(term)
 
 
 def test_the_doubly_stochastic_gradient_by_hand():
-    one = reading()
+    one = forced_pass()
     doubly_stochastic_term(one, 2).backward()
     # d/d alpha_ti = -2 (1 - sum_i) / captions, the same for every word of the caption
     assert one.alpha.grad[0].tolist() == pytest.approx([0.6, 0.4])
@@ -64,7 +64,7 @@ def test_the_doubly_stochastic_gradient_by_hand():
     assert one.alpha.grad[1].tolist() == pytest.approx([-0.5, -0.5])
 
 
-def test_padding_counts_in_no_term():
+def test_padding_enters_no_term():
     decoder, annotations = make_decoder(), make_annotations(2)
     inputs, targets, lengths = make_captions([[6, 2], [3, 4]])
     together = loss(decoder(annotations, inputs, targets, lengths), 4, doubly_stochastic=1.0)
@@ -98,10 +98,10 @@ def test_the_doubly_stochastic_term_of_whole_captions_by_hand():
 # --- hard attention -------------------------------------------------------------------------------------
 
 
-def test_a_places_reward_is_the_likelihood_of_the_words_from_it_on():
-    found = rewards(P.gather(1, TARGETS[:, None])[:, 0].log(), reading())
+def test_the_reward_of_a_cell_is_the_likelihood_of_the_words_from_it_on():
+    found = rewards(P.gather(1, TARGETS[:, None])[:, 0].log(), forced_pass())
     assert found.tolist() == pytest.approx([log(0.5 * 0.5 * 0.3), log(0.8), log(0.5 * 0.3), log(0.3)])
-    assert words_left(reading()).tolist() == [3, 1, 2, 1]
+    assert words_left(forced_pass()).tolist() == [3, 1, 2, 1]
 
 
 def score_term(b: float, words: list[int]) -> float:
@@ -114,32 +114,34 @@ def score_term(b: float, words: list[int]) -> float:
 
 @pytest.mark.parametrize("baseline", [0.0, -0.8])
 def test_the_score_function_term_by_hand(baseline):
-    found = loss(reading(sampled=BOTH), 2, reward=0.6, baseline=baseline)
+    found = loss(forced_pass(sampled=BOTH), 2, reward=0.6, baseline=baseline)
     assert float(found.total.detach()) == pytest.approx((NLL - 0.6 * score_term(baseline, [0, 1, 2, 3])) / 2)
 
 
-def test_rows_that_use_the_expectation_have_no_score_function_term_and_no_entropy_bonus():
+def test_captions_with_the_expectation_have_no_score_function_term_and_no_entropy_bonus():
     bonus = sum(-p * log(p) for i in (0, 2, 3) for p in ALPHA[i].tolist())
-    some = loss(reading(sampled=FIRST), 2, reward=0.6, entropy=0.2, baseline=-0.8)
+    some = loss(forced_pass(sampled=FIRST), 2, reward=0.6, entropy=0.2, baseline=-0.8)
     assert float(some.total.detach()) == pytest.approx((NLL - 0.6 * score_term(-0.8, [0, 2, 3]) - 0.2 * bonus) / 2)
-    none = loss(reading(sampled=NONE), 2, reward=0.6, entropy=0.2, baseline=-0.8)
+    none = loss(forced_pass(sampled=NONE), 2, reward=0.6, entropy=0.2, baseline=-0.8)
     assert float(none.total.detach()) == pytest.approx(NLL / 2)
     assert none.sampled.tolist() == [0, 0]
 
 
 def test_the_entropy_bonus_by_hand():
     entropies = [sum(-p * log(p) for p in row) for row in ALPHA.tolist()]
-    found = loss(reading(sampled=BOTH), 2, reward=0.0, entropy=0.2)
+    found = loss(forced_pass(sampled=BOTH), 2, reward=0.0, entropy=0.2)
     assert float(found.total.detach()) == pytest.approx((NLL - 0.2 * sum(entropies)) / 2)
     assert float(found.entropy) == pytest.approx(sum(entropies) / 4)
 
 
-def test_a_soft_reading_has_neither_reward_nor_bonus():
-    assert float(loss(reading(), 2, reward=3.0, entropy=2.0, baseline=-1.0).total.detach()) == pytest.approx(NLL / 2)
+def test_soft_attention_has_neither_reward_nor_entropy_bonus():
+    assert float(loss(forced_pass(), 2, reward=3.0, entropy=2.0, baseline=-1.0).total.detach()) == pytest.approx(
+        NLL / 2
+    )
 
 
 def test_the_reward_carries_no_gradient():
-    plain, weighted = reading(sampled=BOTH), reading(sampled=BOTH)
+    plain, weighted = forced_pass(sampled=BOTH), forced_pass(sampled=BOTH)
     loss(plain, 2, reward=0.0).total.backward()
     loss(weighted, 2, reward=50.0, baseline=-0.8).total.backward()
     assert weighted.logits.grad is not None and plain.logits.grad is not None
@@ -147,8 +149,8 @@ def test_the_reward_carries_no_gradient():
     assert plain.logits.grad.abs().max() > 0.01
 
 
-def test_the_score_functions_gradient_goes_to_the_chosen_places_alone():
-    one = reading(sampled=FIRST)
+def test_the_score_function_gradient_reaches_only_sampled_cells():
+    one = forced_pass(sampled=FIRST)
     loss(one, 2, reward=0.6, baseline=-0.8).total.backward()
     expected = torch.zeros_like(ALPHA)
     for i, reward, left in ((0, log(0.075), 3), (2, log(0.15), 2), (3, log(0.3), 1)):
@@ -156,14 +158,14 @@ def test_the_score_functions_gradient_goes_to_the_chosen_places_alone():
     torch.testing.assert_close(one.alpha.grad, expected)
 
 
-def test_the_baseline_is_fed_with_the_words_of_sampled_rows():
-    found = loss(reading(sampled=FIRST), 2, reward=1.0)
+def test_the_baseline_uses_the_words_of_sampled_captions():
+    found = loss(forced_pass(sampled=FIRST), 2, reward=1.0)
     assert found.sampled.tolist() == pytest.approx([log(0.5) + log(0.5) + log(0.3), 3])
     assert not found.sampled.requires_grad
 
 
-def test_smoothed_targets_are_no_part_of_the_reward():
-    sharp, smooth = reading(sampled=BOTH), reading(sampled=BOTH)
+def test_label_smoothing_does_not_change_the_reward():
+    sharp, smooth = forced_pass(sampled=BOTH), forced_pass(sampled=BOTH)
     loss(sharp, 2).total.backward()
     loss(smooth, 2, label_smoothing=0.3).total.backward()
     assert sharp.alpha.grad is not None and smooth.alpha.grad is not None
@@ -172,7 +174,7 @@ def test_smoothed_targets_are_no_part_of_the_reward():
 
 def test_the_order_of_words_does_not_matter():
     order = torch.tensor([2, 0, 3, 1])
-    one = reading(sampled=BOTH)
+    one = forced_pass(sampled=BOTH)
     fields = ("logits", "targets", "row", "time", "alpha", "cell", "sampled")
     other = replace(one, **{name: getattr(one, name)[order] for name in fields})
     how = {"doubly_stochastic": 0.5, "reward": 0.7, "entropy": 0.1, "baseline": -1.0}

@@ -11,7 +11,7 @@ from tests.model.tiny_models import make_captions, make_network, noise_pixels
 TAILED = {"size": 64, "annotations": ("stage4",), "tail": "stage4"}
 
 
-def test_annotations_of_cached_grids_are_those_of_the_pixels():
+def test_annotations_of_cached_grids_equal_those_of_the_pixels():
     network = make_network(TAILED).eval()
     pixels = noise_pixels(2, 64)
     with torch.no_grad():
@@ -35,7 +35,7 @@ def test_no_gradient_reaches_a_frozen_encoder():
     assert all(torch.equal(value, before[name]) for name, value in network.encoder.state_dict().items())
 
 
-def test_the_captions_gradient_reaches_a_tuned_tail_and_not_the_trunk():
+def test_gradients_reach_a_tuned_tail_and_not_the_trunk():
     network = make_network(TAILED)
     network.encoder.tune()
     backward(network)

@@ -1,4 +1,4 @@
-"""What a model can be made of is checked before it is built."""
+"""Settings of a model are validated before it is built."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from captioner.model.settings import EncoderSettings, ModelSettings
 
 
-def test_a_deep_output_that_reads_nothing_is_refused():
+def test_an_output_layer_without_inputs_is_refused():
     with pytest.raises(ValidationError, match="at least one of output_word, output_hidden, output_context"):
         ModelSettings(output_word=False, output_hidden=False, output_context=False)
 
@@ -29,6 +29,6 @@ def test_model_settings_out_of_range_are_refused(settings):
         ModelSettings.model_validate(settings)
 
 
-def test_settings_do_not_change_after_validation():
+def test_settings_are_frozen_after_validation():
     with pytest.raises(ValidationError, match="frozen"):
         EncoderSettings().size = 128  # type: ignore[misc]

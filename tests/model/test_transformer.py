@@ -13,8 +13,8 @@ from captioner.model.caption_decoder import expand_state
 from captioner.model.self_attention import encode_positions
 from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
-from tests.model.attention.test_parts import copy_attention, shaken
-from tests.model.tiny_models import make_annotations, make_captions, of_row
+from tests.model.test_grid_encoder import copy_attention
+from tests.model.tiny_models import make_annotations, make_captions, of_row, with_noise_weights
 
 SIZE = 8
 
@@ -23,7 +23,7 @@ def make_transformer(layers: int = 2, **settings: Any) -> TransformerDecoder:
     sizes = {"annotation_size": SIZE, "embedding_size": SIZE, "hidden_size": SIZE, "dropout": 0.0, "layers": layers}
     attention = {"score": "scaled_dot", "gate": False, "heads": 2}
     model = ModelSettings.model_validate({"decoder": "transformer", "attention": attention, **sizes, **settings})
-    made: TransformerDecoder = shaken(TransformerDecoder(model, 5, 11, (3, 3)))
+    made: TransformerDecoder = with_noise_weights(TransformerDecoder(model, 5, 11, (3, 3)))
     return made
 
 
@@ -39,7 +39,7 @@ def torch_layer(block: Any) -> nn.TransformerDecoderLayer:
 
 
 @pytest.mark.parametrize("layers", [1, 3])
-def test_logits_are_those_of_torchs_decoder_layers(layers):
+def test_logits_equal_those_of_torchs_decoder_layers(layers):
     decoder, annotations = make_transformer(layers), make_annotations(1)
     inputs, targets, lengths = make_captions([[6]])
     forced = decoder(annotations, inputs, targets, lengths)
@@ -92,7 +92,7 @@ def test_whole_captions_equal_single_steps_with_the_cache():
         assert of_row(forced, row, forced.targets).tolist() == targets[image, caption, :count].tolist()
 
 
-def test_a_word_does_not_know_what_comes_after_it():
+def test_a_word_does_not_depend_on_later_words():
     decoder, annotations = make_transformer(), make_annotations(1)
     inputs, targets, lengths = make_captions([[6]])
     other = inputs.clone()
@@ -102,6 +102,6 @@ def test_a_word_does_not_know_what_comes_after_it():
     assert not torch.allclose(one[4], two[4])
 
 
-def test_own_words_can_not_be_fed():
+def test_scheduled_sampling_is_refused():
     with pytest.raises(CaptionerError, match="scheduled sampling does not work"):
         make_transformer()(make_annotations(1), *make_captions([[3]]), own_words=0.5)

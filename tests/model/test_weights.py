@@ -22,13 +22,13 @@ def copied(network: Network) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_network_takes_anothers_weights(tied):
+def test_a_network_loads_the_weights_of_another(tied):
     one, other = make_network(seed=1, tied=tied), make_network(seed=2, tied=tied)
     load_weights(other, copied(one), "file")
     assert all(torch.equal(value, one.state_dict()[name]) for name, value in other.state_dict().items())
 
 
-def test_half_precision_is_widened():
+def test_half_precision_is_converted_to_float32():
     one, other = make_network(seed=1), make_network(seed=2)
     load_weights(other, {k: v.half() if v.dim() > 1 else v for k, v in copied(one).items()}, "file")
     found, expected = (network.get_parameter("decoder.from_word.weight") for network in (other, one))
@@ -46,13 +46,13 @@ def test_a_tied_matrix_stored_once_serves_embedding_and_output(tied):
     assert torch.equal(network.decoder.embedding.weight, state["decoder.embedding.weight"])
 
 
-def test_two_matrices_do_not_fit_a_tied_model():
-    """Either would overwrite the other without a word."""
+def test_a_tied_model_refuses_two_different_matrices():
+    """One would silently overwrite the other."""
     with pytest.raises(CaptionerError, match=r"decoder\.output\.weight differs from decoder\.embedding\.weight"):
         load_weights(make_network(seed=2), copied(make_network(seed=1, tied=False)), "file")
 
 
-def test_what_does_not_fit_is_named_with_both_sizes():
+def test_tensors_that_do_not_fit_are_named_with_both_sizes():
     state = copied(make_network())
     state["decoder.gate.weight"] = torch.zeros(1, 9)
     state["surplus"] = torch.zeros(1)
@@ -66,12 +66,12 @@ def test_what_does_not_fit_is_named_with_both_sizes():
     assert "decoder.gate.weight is (1, 9), needed (1, 7)" in message
 
 
-def test_a_long_list_of_what_does_not_fit_is_cut():
+def test_a_long_list_of_problems_is_shortened():
     with pytest.raises(CaptionerError, match=r"is missing; .* … and \d+ more"):
         load_weights(make_network(), {}, "file")
 
 
-def test_nothing_is_loaded_where_something_does_not_fit():
+def test_nothing_is_loaded_if_one_tensor_does_not_fit():
     network = make_network(seed=2)
     before = copied(network)
     state = copied(make_network(seed=1))

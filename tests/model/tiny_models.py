@@ -130,3 +130,17 @@ def of_row(forced: TeacherForced, row: int, values: Tensor) -> Tensor:
     """One caption's values in the order of its words."""
     selected = forced.row == row
     return values[selected][forced.time[selected].argsort()]
+
+
+def noise(*shape: int, seed: int = 0) -> Tensor:
+    """Normally distributed numbers in double precision."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def with_noise_weights(module: Any, seed: int = 7) -> Any:
+    """A module in double precision and eval mode, whose parameters are all different random numbers."""
+    module.double()
+    with torch.no_grad():
+        for number, parameter in enumerate(module.parameters()):
+            parameter.copy_(noise(*parameter.shape, seed=seed + number))
+    return module.eval()

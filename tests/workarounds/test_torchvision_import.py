@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-# Operators once declared stay for the life of a process: everything here runs in fresh ones, forked from one
-# that has torch loaded, since that load is what takes the time.
+# A declared operator stays for the life of a process. So each case runs in its own process, forked from one that has
+# already imported torch, which is slow.
 FORKED = """
 import json, os, sys, torch
 for folder in sys.argv[1:]:
@@ -43,7 +43,7 @@ print(json.dumps({"same": again is torchvision, "logits": list(logits.shape), "r
 
 
 def python(code: str, *arguments: str) -> list[Any]:
-    """What a fresh interpreter, where warnings are errors, printed: a JSON value per line."""
+    """The JSON values, one per line, that a new interpreter prints. Warnings are errors there."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *arguments], capture_output=True, text=True, timeout=120
     )
@@ -71,8 +71,8 @@ def test_a_declared_operator_without_a_kernel_refuses_to_run(installed: Any) -> 
     assert "C++ ops" in installed["refusal"]
 
 
-# Packages with torchvision's way of importing: an extension that may or may not bring the operators, shape
-# functions attached to them all the same, and a submodule that looks the package up by its full name.
+# Packages that import like torchvision: an extension that may lack operators, shape functions that need them, and a
+# submodule that imports the package by its full name.
 EXTENSION = """
 import torch
 library = torch.library.Library("torchvision", "FRAGMENT")
@@ -115,18 +115,18 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", ["all there", "none asked"])
-def test_where_no_operator_is_missed_none_is_declared(imports: dict[str, Any], case: str) -> None:
+def test_nothing_is_declared_if_no_operator_is_missing(imports: dict[str, Any], case: str) -> None:
     assert imports[case] == []
 
 
-def test_exactly_the_operators_the_import_misses_are_declared(imports: dict[str, Any]) -> None:
+def test_exactly_the_missing_operators_are_declared(imports: dict[str, Any]) -> None:
     assert imports["one missed"] == ["nms"]
     assert imports["all missed"] == ["nms", "qnms"]
 
 
-def test_an_operator_whose_schema_is_unknown_fails_as_it_did(imports: dict[str, Any]) -> None:
+def test_an_operator_with_an_unknown_schema_still_fails(imports: dict[str, Any]) -> None:
     assert "operator torchvision::polygon_nms does not exist" in imports["unknown"]
 
 
-def test_any_other_failure_of_the_import_is_passed_on(imports: dict[str, Any]) -> None:
+def test_other_import_errors_are_passed_on(imports: dict[str, Any]) -> None:
     assert imports["broken"] == "built for another torch"

@@ -1,16 +1,20 @@
-"""Attention: the score by hand, alpha as a distribution, samples as often as alpha says."""
+"""One step of attention in the decoder: alpha, when attention runs, and which settings fit the encoder."""
 
 from __future__ import annotations
 
-from math import exp, log, tanh
+from math import exp, tanh
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from captioner.model.attention.cell_sampling import gumbel_noise, select_cell
+from captioner.errors import CaptionerError
 from captioner.model.attention.heads import OneHead
 from captioner.model.attention.scores import AdditiveScore
-from tests.model.tiny_models import make_annotations, make_decoder
+from captioner.model.caption_decoder import expand_state
+from captioner.model.decoder import Decoder
+from tests.model.tiny_models import make_annotations, make_captions, make_decoder, of_row
 
 
 def first_alpha(decoder, annotations, hidden=None):
@@ -20,7 +24,7 @@ def first_alpha(decoder, annotations, hidden=None):
 
 
 def test_an_attention_step_by_hand():
-    """Two places, D = 2, n = 1, A = 2, worked out with plain arithmetic."""
+    """Two cells, D = 2, n = 1, A = 2, worked out with plain arithmetic."""
     score = AdditiveScore(2, 1, 2).double()
     with torch.no_grad():
         score.key.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, -1.0]]))  # W_a
@@ -41,16 +45,16 @@ def test_an_attention_step_by_hand():
     assert z == pytest.approx([share * 0.1 - (1 - share) * 0.3, share * 0.2 + (1 - share) * 0.4], abs=1e-12)
 
 
-def test_alpha_is_a_distribution_over_places():
+def test_alpha_is_a_distribution_over_cells():
     alpha = first_alpha(make_decoder(), make_annotations(3))
     assert alpha.shape == (3, 1, 9)
     assert (alpha > 0).all()
     torch.testing.assert_close(alpha.sum(-1), torch.ones(3, 1, dtype=torch.float64))
-    assert alpha.std(-1).min() > 0.01  # or it would be flat, and nothing here could fail
+    assert alpha.std(-1).min() > 0.01  # a flat map would pass all tests here
 
 
 def test_alpha_depends_on_the_hidden_state():
-    """Mistake seen elsewhere: a score of the annotations alone, so that maps are the same for every word."""
+    """A score of the annotations alone would give the same map for every word, a known mistake."""
     decoder, annotations = make_decoder(), make_annotations(2)
     hidden = torch.randn(2, 3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     alpha = first_alpha(decoder, annotations, hidden)
@@ -58,7 +62,7 @@ def test_alpha_depends_on_the_hidden_state():
         assert ((alpha[:, one] - alpha[:, other]).abs().amax(-1) > 0.01).all()
 
 
-def test_alpha_depends_on_the_annotations_alone_of_its_own_image():
+def test_alpha_depends_only_on_the_annotations_of_its_own_image():
     decoder, annotations = make_decoder(), make_annotations(2)
     other = annotations.clone()
     other[1] = make_annotations(1, seed=9)[0]
@@ -68,7 +72,7 @@ def test_alpha_depends_on_the_annotations_alone_of_its_own_image():
     assert not torch.equal(before[1], after[1])
 
 
-def test_places_move_with_the_annotations():
+def test_alpha_moves_with_the_annotations():
     decoder, annotations = make_decoder(), make_annotations(1)
     order = torch.randperm(9, generator=torch.Generator().manual_seed(4))
     torch.testing.assert_close(
@@ -80,37 +84,120 @@ def test_places_move_with_the_annotations():
 def test_the_temperature_divides_the_scores(temperature):
     annotations = make_annotations(2)
     plain = first_alpha(make_decoder(), annotations)
-    found = first_alpha(make_decoder(attention={"temperature": temperature}), annotations)
+    tempered = first_alpha(make_decoder(attention={"temperature": temperature}), annotations)
     raised = plain ** (1 / temperature)  # softmax(e / T) is proportional to softmax(e)^(1/T)
-    torch.testing.assert_close(found, raised / raised.sum(-1, keepdim=True))
+    torch.testing.assert_close(tempered, raised / raised.sum(-1, keepdim=True))
 
 
-def test_without_noise_the_likeliest_cell_is_selected():
-    alpha = torch.tensor([[[0.2, 0.5, 0.3], [0.4, 0.35, 0.25]]])
-    assert select_cell(alpha, None).tolist() == [[1, 0]]
+# --- when attention runs ---------------------------------------------------------------------------------
 
 
-def test_with_noise_cells_are_sampled_with_the_probabilities_alpha():
-    alpha = torch.tensor([0.6, 0.25, 0.1, 0.05, 0.0])
-    draws = 40_000
-    noise = gumbel_noise((1, draws, 5), torch.Generator().manual_seed(0), alpha.device)
-    counts = torch.bincount(select_cell(alpha.expand(1, draws, 5), noise).flatten(), minlength=5)
-    for count, p in zip(counts.tolist(), alpha.tolist(), strict=True):
-        assert abs(count - draws * p) < 4 * (draws * p * (1 - p)) ** 0.5 + 1e-9
+@pytest.mark.parametrize("attend", ["after", "both"])
+def test_a_step_with_attention_after_the_lstm_equals_the_equations(attend):
+    """With torch's own LSTM cell; only the weights are taken from the decoder."""
+    d, annotations = make_decoder(attention={"attend": attend, "gate": False}), make_annotations(1)
+    assert d.project is not None
+    a = torch.relu(d.project(annotations[0]))
+    h, c = (torch.tanh(start[0](a.mean(0))) for start in (d.start_hidden, d.start_cell))
+    size = 6 if attend == "both" else 0
+    lstm = nn.LSTMCell(4 + size, 7).double()
+    with torch.no_grad():
+        lstm.weight_ih.copy_(torch.cat([d.from_word.weight, d.from_context.weight[:, :size]], 1))
+        lstm.weight_hh.copy_(d.from_context.weight[:, size:])
+        lstm.bias_ih.copy_(d.from_word.bias)
+        lstm.bias_hh.zero_()
+
+    def attention_map(state: Tensor) -> Tensor:
+        hidden = torch.tanh(a @ d.score.key.weight.T + d.score.key.bias + d.score.query.weight @ state)
+        return torch.softmax(hidden @ d.score.weight.weight[0], 0)
+
+    shared, own = d.begin(annotations)
+    for word in (1, 6, 4):
+        logits, own, attention = d.step(shared, own, torch.tensor([[word]]))
+        y, maps = d.embedding.weight[word], []
+        lstm_input = y
+        if attend == "both":
+            maps.append(attention_map(h))
+            lstm_input = torch.cat([y, maps[0] @ a])
+        h, c = (x[0] for x in lstm(lstm_input[None], (h[None], c[None])))
+        maps.append(attention_map(h))
+        z = maps[-1] @ a
+        total = y + d.hidden_out.weight @ h + d.hidden_out.bias + d.context_out.weight @ z
+        torch.testing.assert_close(logits[0, 0], d.embedding.weight @ total + d.output.bias)
+        torch.testing.assert_close(attention.alpha[0, 0], torch.stack(maps).mean(0))
 
 
-def test_noise_is_finite_and_has_the_gumbel_distribution():
-    """P(g < x) = exp(-exp(-x)); half precision would have too few numbers to draw a rare place."""
-    noise = gumbel_noise((200, 500), torch.Generator().manual_seed(1), torch.device("cpu"))
-    assert noise.isfinite().all()
-    for x in (-1.0, 0.0, 2.0, 7.0):
-        p = exp(-exp(-x))
-        assert float((noise < x).float().mean()) == pytest.approx(p, abs=4 * (p * (1 - p) / 1e5) ** 0.5)
-    assert float(noise.max()) > log(1e5) - 2
-    assert noise.unique().numel() > 90_000
+# --- whole captions -------------------------------------------------------------------------------------
+
+KINDS: dict[str, dict[str, Any]] = {
+    "ntm and coverage": {"attention": {"location": "both"}},
+    "heads that remember": {"attention": {"heads": 2, "location": "both", "score": "cosine"}},
+    "after, sentinel": {"attention": {"attend": "after", "sentinel": True}},
+    "both, two layers": {"layers": 2, "attention": {"attend": "both", "location": "coverage"}},
+}
 
 
-def test_the_same_seed_samples_the_same_cells():
-    one, same, other = (gumbel_noise((4, 5), torch.Generator().manual_seed(s), torch.device("cpu")) for s in (3, 3, 4))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
+@pytest.mark.parametrize("settings", KINDS.values(), ids=list(KINDS))
+def test_whole_captions_equal_single_steps(settings):
+    decoder, annotations = make_decoder(**settings, grid=(3, 3)), make_annotations(2)
+    inputs, targets, lengths = make_captions([[5, 3], [4, 1]])
+    forced = decoder(annotations, inputs, targets, lengths)
+    shared, own = decoder.begin(annotations)
+    own, logits_by_step, maps = expand_state(own, 2), [], []
+    for t in range(5):
+        logits, own, attention = decoder.step(shared, own, inputs[:, :, t])
+        logits_by_step.append(logits)
+        maps.append(attention.alpha)
+    for row in range(4):
+        image, caption = divmod(row, 2)
+        count = int(lengths[image, caption])
+        expected = torch.stack(logits_by_step)[:count, image, caption], torch.stack(maps)[:count, image, caption]
+        torch.testing.assert_close(of_row(forced, row, forced.logits), expected[0])
+        torch.testing.assert_close(of_row(forced, row, forced.alpha), expected[1])
+
+
+# --- building -------------------------------------------------------------------------------------------
+
+
+def test_the_default_decoder_has_the_names_order_and_initial_weights_of_the_papers_layers():
+    """Checkpoints rely on the order. The layers are created one after the other with the same seed."""
+    settings = make_decoder().settings
+    torch.manual_seed(11)
+    decoder = Decoder(settings, 5, 11)
+    torch.manual_seed(11)
+    layers = {
+        "project": nn.Linear(5, 6),
+        "start_hidden.0": nn.Linear(6, 7),
+        "start_cell.0": nn.Linear(6, 7),
+        "embedding": nn.Embedding(11, 4),
+        "score.key": nn.Linear(6, 8),
+        "score.query": nn.Linear(7, 8, bias=False),
+        "score.weight": nn.Linear(8, 1, bias=False),
+        "gate": nn.Linear(7, 1),
+        "from_word": nn.Linear(4, 28),
+        "from_context": nn.Linear(13, 28, bias=False),
+        "hidden_out": nn.Linear(7, 4),
+        "context_out": nn.Linear(6, 4, bias=False),
+        "output": nn.Linear(4, 11),
+    }
+    expected = [f"{name}.{kind}" for name, layer in layers.items() for kind, _ in layer.named_parameters()]
+    assert list(decoder.state_dict()) == expected
+    for name in ("project", "score.key", "score.query", "score.weight", "gate", "hidden_out", "context_out"):
+        assert torch.equal(decoder.get_parameter(f"{name}.weight"), layers[name].get_parameter("weight")), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attention": {"score": "dot"}}, "annotations of width 5 with states of model.hidden_size=7"),
+        ({"attention": {"heads": 2}}, "heads=2 does not divide annotations of width 5"),
+        ({"grid_encoder": "lstm"}, "a width of 5 can't be divided by 2"),
+        ({"attention": {"location": "ntm"}}, "needs the rows and columns"),
+        ({"grid_encoder": "positions"}, "needs the rows and columns"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_the_encoder_are_refused_when_the_decoder_is_built(settings, message):
+    """Without a projection the settings do not determine the width of the annotations."""
+    with pytest.raises(CaptionerError, match=message):
+        make_decoder(annotation_size=None, **settings)
