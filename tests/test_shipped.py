@@ -39,7 +39,7 @@ def test_the_caption_names_the_main_object(name: str, captions: dict[str, Captio
 def test_the_readme_quotes_the_captions_word_for_word(captions: dict[str, Caption]) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     quoted = dict(re.findall(r"^\| `examples/(\w+)\.jpg` \| (.+?) \|$", readme, re.MULTILINE))
-    assert quoted == {name: caption.text for name, caption in captions.items()}
+    assert quoted == {name: caption.sentence for name, caption in captions.items()}
 
 
 def test_attention_maps_sum_to_one_and_change_from_word_to_word(captions: dict[str, Caption]) -> None:

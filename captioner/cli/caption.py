@@ -16,9 +16,12 @@ from captioner.cli.options import (
     choice,
     given_options,
     model_options,
+    overwrite_option,
     picture_arguments,
     pixel_limit_option,
     search_options,
+    sidecar_options,
+    wording_options,
 )
 from captioner.progress import ProgressBar
 from captioner.writers.caption_outputs import FORMATS
@@ -36,8 +39,10 @@ from captioner.writers.caption_outputs import FORMATS
     help="text: lines of name, tab and caption; jsonl, csv: with scores; coco: a results file for COCO's scorers.",
 )
 @click.option("--output", "-o", type=FILE, metavar="FILE", show_default="standard output", help="File to write to.")
-@click.option("--sidecar", is_flag=True, help="Also write photo.txt beside each photo; an existing one is replaced.")
+@sidecar_options
+@overwrite_option
 @click.option("--resume", is_flag=True, help="Skip pictures whose captions are in --output, or in their sidecars.")
+@wording_options
 @click.option("--words", is_flag=True, help="Add log-probability, gate and entropy of each word; needs --format jsonl.")
 @search_options()
 @model_options
@@ -49,7 +54,13 @@ def command(
     output_format: Any,
     output: Path | None,
     sidecar: bool,
+    sidecar_extension: str,
+    existing: Any,
+    overwrite: bool,
     resume: bool,
+    style: Any,
+    prefix: str,
+    suffix: str,
     words: bool,
     model: str,
     backend: Any,
@@ -70,13 +81,25 @@ def command(
     from captioner.captioning import Captioner
     from captioner.images import inputs
     from captioner.inference.search.constraints import knows
-    from captioner.writers.caption_outputs import CaptionOutputs
+    from captioner.writers.caption_outputs import CaptionOutputs, check_output
+    from captioner.writers.sidecars import SidecarWriter
+    from captioner.writers.wording import Wording
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and output is None and not sidecar:
         raise click.UsageError("--resume needs --output or --sidecar, to see which pictures are finished")
+    if resume and overwrite:
+        raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
+    if existing is not None and not sidecar:
+        raise click.UsageError("--existing is about sidecars; give --sidecar too, or --overwrite for --output")
+    if (prefix or suffix) and output_format != "text" and not sidecar:
+        raise click.UsageError("--prefix and --suffix are for --format text and for --sidecar")
     if words and output_format != "jsonl":
         raise click.UsageError("--words needs --format jsonl")
+    wording = Wording(style, prefix, suffix)
+    existing = existing or ("overwrite" if overwrite else "keep")
+    sidecars = SidecarWriter(extension=sidecar_extension, existing=existing, wording=wording) if sidecar else None
+    check_output(output, resume=resume, overwrite=overwrite)
     options = given_options(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
@@ -92,7 +115,16 @@ def command(
     names: Iterable[str] = list(found) if output_format == "coco" or found.coming is None else found
     all_names = names if isinstance(names, list) else None
     with (
-        CaptionOutputs(output, output_format, all_names, words=words, resume=resume, sidecars=sidecar) as outputs,
+        CaptionOutputs(
+            output,
+            output_format,
+            all_names,
+            words=words,
+            resume=resume,
+            overwrite=overwrite,
+            sidecars=sidecars,
+            wording=wording,
+        ) as outputs,
         ProgressBar("captioning") as progress,
     ):
         if outputs.numbers_images:
@@ -108,7 +140,11 @@ def command(
                 reason: str | None = result.reason
             else:
                 assert result.picture is not None
-                reason = outputs.write(result.picture.name, result)
+                written = outputs.write(result.picture.name, result)
+                reason = written.problem
+                if written.kept is not None:
+                    how = "--existing overwrite, append or prepend changes it"
+                    click.echo(f"note: {result.picture.name}: kept the existing {written.kept}; {how}", err=True)
             if reason is not None:
                 failures += 1
                 click.echo(f"captioner: {reason}", err=True)

@@ -18,6 +18,7 @@ from captioner.cli.options import (
     images_option,
     json_option,
     model_options,
+    overwrite_option,
     reference_stats_option,
     search_options,
 )
@@ -71,6 +72,7 @@ from captioner.progress import ProgressBar
 @click.option(
     "--report", type=FILE, metavar="FILE", help="Write a page with scores, charts, and the best and worst captions."
 )
+@overwrite_option
 def command(
     data: Path,
     split: str,
@@ -92,6 +94,7 @@ def command(
     as_json: bool,
     results: Path | None,
     report: Path | None,
+    overwrite: bool,
     **search: Any,
 ) -> int:
     """Caption every image of a split once, free-running, and measure the captions and the attention.
@@ -104,9 +107,11 @@ def command(
     from captioner.evaluation.evaluated_model import load_model
     from captioner.evaluation.evaluation_set import read_evaluation_set
     from captioner.files.atomic import write_atomically
+    from captioner.files.existing import check_unoccupied
     from captioner.metrics.cider import DocumentFrequencies
 
-    for path in (results, report):
+    for path, setting in ((results, "--results"), (report, "--report")):
+        check_unoccupied(path, setting, overwrite=overwrite)
         if path is not None and not path.parent.is_dir():
             raise click.UsageError(f"{path}: the folder does not exist; create it first")
     evaluation_set = read_evaluation_set(

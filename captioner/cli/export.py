@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER
+from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER, overwrite_option
 
 
 @click.command(name="export")
@@ -17,8 +17,9 @@ from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER
     required=True,
     type=FOLDER,
     metavar="DIR",
-    help="Folder of the bundle; an older bundle there is replaced.",
+    help="Folder of the bundle.",
 )
+@overwrite_option
 @click.option(
     "--last",
     is_flag=True,
@@ -50,6 +51,7 @@ from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER
 def command(
     run: Path,
     output: Path,
+    overwrite: bool,
     last: bool,
     name: str | None,
     training_data: str,
@@ -75,6 +77,7 @@ def command(
         evaluation=evaluation,
         int8=int8,
         last=last,
+        overwrite=overwrite,
     )
     click.echo(f"{bundle.folder}: {bundle.manifest.name}, {bundle.size / 1e6:.1f} MB")
     if int8:

@@ -144,6 +144,47 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing output; by default it is kept.")
 
 
+def sidecar_options(command: F) -> F:
+    """--sidecar and the options of sidecars."""
+    from captioner.files.existing import EXISTING
+
+    options: list[Callable[[F], F]] = [
+        click.option("--sidecar", is_flag=True, help="Also write a text file beside each photo: photo.txt."),
+        click.option(
+            "--sidecar-extension",
+            default=".txt",
+            show_default=True,
+            metavar="EXT",
+            help="Extension of the sidecars, such as .txt or .caption.",
+        ),
+        click.option(
+            "--existing",
+            type=choice(*EXISTING),
+            show_default="keep; overwrite with --overwrite",
+            help="What to do with a sidecar that exists: keep it, replace it, or add the caption at its end or start.",
+        ),
+    ]
+    return _apply(options, command)
+
+
+def wording_options(command: F) -> F:
+    """--style, --prefix and --suffix: the arguments of `Wording`."""
+    from captioner.writers.wording import STYLES
+
+    options: list[Callable[[F], F]] = [
+        click.option(
+            "--style",
+            type=choice(*STYLES),
+            default="sentence",
+            show_default=True,
+            help="Captions in text and sidecars: a sentence with capital and full stop, or the model's plain words.",
+        ),
+        click.option("--prefix", default="", metavar="TEXT", help="Text before each caption in text and sidecars."),
+        click.option("--suffix", default="", metavar="TEXT", help="Text after each caption in text and sidecars."),
+    ]
+    return _apply(options, command)
+
+
 _FLAGS = {"forbidden": "--forbid", "required": "--require", "allow_unknown": "--allow-unk"}
 _WORDS = {
     "forbidden": ("WORD", "A word that must not occur; may be repeated."),

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 @click.command(name="overlay")
 @picture_arguments
-@click.option("--output", "-o", required=True, type=FOLDER, metavar="DIR", help="Folder to write to.")
+@click.option(
+    "--output", "-o", default="out", show_default=True, type=FOLDER, metavar="DIR", help="Folder to write to."
+)
 @click.option(
     "--format",
     "-f",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     help="Name or folder of another model to draw beside --model; may be repeated.",
 )
 @overwrite_option
+@click.option("--resume", is_flag=True, help="Draw only what is missing in --output, and bring its gallery up to date.")
 @search_options()
 @model_options
 @pixel_limit_option
@@ -72,6 +75,7 @@ def command(
     text: str | None,
     compare: tuple[str, ...],
     overwrite: bool,
+    resume: bool,
     model: str,
     backend: Any,
     device: str | None,
@@ -96,6 +100,8 @@ def command(
         raise click.UsageError("--format names no format")
     if text is not None and not text.strip():
         raise click.UsageError("--text has no words")
+    if resume and overwrite:
+        raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
     style = Style(blocks=blocks, per_word=per_word, opacity=opacity)
     options = given_options(search)
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
@@ -110,6 +116,7 @@ def command(
         format_names,
         style,
         overwrite=overwrite,
+        resume=resume,
         models=model_labels(models) if compare else [""],
         with_gallery=not isinstance(names, list) or len(names) > 1 or any(Path(path).is_dir() for path in paths),
         inputs=map(Path, names) if isinstance(names, list) else (),
@@ -133,22 +140,29 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], total: int | None
     failures = 0
     try:
         with ProgressBar("drawing", total=total) as progress:
+            progress.show(0)
             for per_model in results:
                 captions = [result for result in per_model if isinstance(result, Caption)]
                 reasons = [result.reason for result in per_model if isinstance(result, Failure)]
-                progress.clear()
+                written = None
                 if not reasons:
                     try:
-                        _report(folder.add(captions))
+                        written = folder.add(captions)
                     except CaptionerError as error:
                         reasons = [str(error)]
+                progress.clear()  # only now: drawing is the slow part
+                if written is not None:
+                    _report(written)
                 if reasons:
                     failures += 1
                     click.echo(f"captioner: {'; '.join(dict.fromkeys(reasons))}", err=True)
                 progress.advance()
     finally:
-        if (gallery := folder.finish()) is not None:
-            click.echo(gallery)
+        gallery = folder.finish()
+        if gallery is not None and gallery.files:
+            click.echo(gallery.files[0])
+        elif gallery is not None:
+            click.echo(f"note: kept the existing {gallery.kept[0]}; --resume or --overwrite renews it", err=True)
     return failures
 
 

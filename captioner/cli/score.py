@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from captioner.cli.options import EXISTING_FILE, FILE, json_option, reference_stats_option
+from captioner.cli.options import EXISTING_FILE, FILE, json_option, overwrite_option, reference_stats_option
 
 if TYPE_CHECKING:
     from captioner.data.formats.coco_results import Pairing
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write the word frequencies of --references to this file (.json or .json.gz), for --reference-stats.",
 )
+@overwrite_option
 @click.option("--subset", is_flag=True, help="Accept references without results.")
 @click.option(
     "--samples",
@@ -61,6 +62,7 @@ def command(
     metrics: str | None,
     reference_stats: Path | None,
     write_reference_stats: Path | None,
+    overwrite: bool,
     subset: bool,
     samples: int,
     seed: int,
@@ -83,11 +85,13 @@ def command(
         raise click.UsageError("Missing option '--results'.")
 
     from captioner.data.formats.coco_results import mismatches, pair_systems, read_references, read_results
+    from captioner.files.existing import check_unoccupied
     from captioner.metrics.cider import DocumentFrequencies
     from captioner.metrics.score_report import as_text, record
     from captioner.metrics.text_scores import METRICS
     from captioner.text.tokenizer import tokenize
 
+    check_unoccupied(write_reference_stats, "--write-reference-stats", overwrite=overwrite)
     captions = read_references(references)
     if write_reference_stats is not None:
         statistics = DocumentFrequencies.of([tokenize(text) for text in group] for group in captions.values())

@@ -20,6 +20,7 @@ from PIL import Image, ImageDraw
 
 from captioner.data.caption_set import Box
 from captioner.errors import UsageError
+from captioner.files.existing import check_unoccupied
 
 SHAPES = ("circle", "square", "triangle", "star", "cross")
 COLORS = {
@@ -219,8 +220,7 @@ def write_shapes(
         raise UsageError(f"--objects {most}: give 1, 2 or 3")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: this is a file; give a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
-        raise UsageError(f"{folder}: the folder is not empty; give another folder, or --overwrite")
+    check_unoccupied(folder, "folder", overwrite=overwrite)
     (folder / "images").mkdir(parents=True, exist_ok=True)
     tenth = max(1, images // 10)
     counts = {"train": images - 2 * tenth, "val": tenth, "test": tenth}

@@ -19,6 +19,7 @@ from captioner.bundle.writing import write_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_convolutions, quantize_products
 from captioner.export.onnx_graphs import GRAPHS, export_graphs
+from captioner.files.existing import check_unoccupied
 from captioner.images.reading import load
 from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
@@ -44,8 +45,13 @@ def export_run(
     evaluation: Path | None = None,
     int8: bool = False,
     last: bool = False,
+    overwrite: bool = False,
 ) -> Bundle:
-    """Write the best weights of a run, or its last ones, as a bundle, with the scores of `evaluation` where given."""
+    """Write the best weights of a run, or its last ones, as a bundle, with the scores of `evaluation` where given.
+
+    A bundle that exists at `out` is kept, unless `overwrite` is given.
+    """
+    check_unoccupied(out, "--output", overwrite=overwrite)
     loaded = load_last(run) if last else load_best(run)
     manifest = _manifest(loaded, name, training_data, licence)
     if evaluation is not None:

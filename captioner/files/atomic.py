@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from captioner.files.existing import check_not_read_only
+
 
 @contextlib.contextmanager
 def open_atomically(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to. It takes its name when the block ends without an exception; otherwise it is removed."""
+    """A file to write to. It takes its name when the block ends without an exception; otherwise it is removed.
+
+    It gets the permissions of the file that it replaces. A read-only file is not replaced.
+    """
+    check_not_read_only(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if path.is_file():
+            shutil.copymode(path, part)
         part.replace(path)
     except BaseException as error:
         part.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from PIL import Image
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, unknown
 from captioner.files.atomic import write_atomically
+from captioner.files.existing import is_occupied
 from captioner.images.reading import Picture
 from captioner.overlay import gallery, heat
 from captioner.overlay.animation import animation_of
@@ -78,13 +79,18 @@ class OverlayFolder:
         style: Style | None = None,
         *,
         overwrite: bool = False,
+        resume: bool = False,
         models: Sequence[str] = ("",),
         with_gallery: bool = False,
         inputs: Iterable[Path] = (),
     ) -> None:
-        """`models` are the names of the compared models. `inputs` are the pictures of the run, as far as known."""
+        """`models` are the names of the compared models. `inputs` are the pictures of the run, as far as known.
+
+        Existing files are kept and reported. With `resume` they are what an earlier run has finished: they are not
+        reported, and the gallery is renewed.
+        """
         self.path, self.formats, self.style = path, tuple(formats), style or Style()
-        self.overwrite, self.models, self.with_gallery = overwrite, tuple(models), with_gallery
+        self.overwrite, self.resume, self.models, self.with_gallery = overwrite, resume, tuple(models), with_gallery
         self._taken = {_key("index.html"), _key("thumbnails")} if with_gallery else set()
         # Pictures of the run that lie in this folder are never replaced, not even with `overwrite`.
         self._resolved = path.resolve()
@@ -107,8 +113,10 @@ class OverlayFolder:
         try:
             for target in self._targets(written.stem):
                 path = self.path / target.name
-                if path.exists() and not self.overwrite:
-                    written.kept.append(path)
+                continues_words = self.resume and target.format == "words"  # some of its words may be missing
+                if is_occupied(path) and not self.overwrite and not continues_words:
+                    if not self.resume:
+                        written.kept.append(path)
                     continue
                 if target.format == "words":
                     self._write_words(path, captions[target.model or 0])
@@ -122,13 +130,15 @@ class OverlayFolder:
             raise CaptionerError(f"{self.path}: cannot be written to ({error.strerror or error})") from error
         return written
 
-    def finish(self) -> Path | None:
-        """Write the gallery. None where there is none, or where an existing one is kept."""
+    def finish(self) -> Written | None:
+        """Write the gallery, unless an existing one is kept. None where there is none."""
         path = self.path / "index.html"
-        if not self._cards or (path.exists() and not self.overwrite):
+        if not self._cards:
             return None
+        if is_occupied(path) and not (self.overwrite or self.resume):
+            return Written("", "index", renamed=False, kept=[path])
         write_atomically(path, gallery.index(self._cards))
-        return path
+        return Written("", "index", renamed=False, files=[path])
 
     def _claim(self, picture: str) -> Written:
         """A stem whose files clash with those of no other picture of this run."""
@@ -156,10 +166,11 @@ class OverlayFolder:
         folder.mkdir(exist_ok=True)
         names = set()
         for name, content in words_png(caption, self.style):
-            write_atomically(folder / name, content)
+            if not (self.resume and is_occupied(folder / name)):
+                write_atomically(folder / name, content)
             names.add(name)
         for old in folder.glob("[0-9][0-9]-*.png"):  # words of an earlier sentence
-            if old.name not in names:
+            if self.overwrite and old.name not in names:
                 old.unlink()
 
     def _add_card(self, stem: str, picture: Picture, named: Named) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from captioner.errors import UsageError
+from captioner.files.existing import check_unoccupied, is_occupied
 from captioner.train import config_file as configs
 from captioner.train.distributed import join
 from captioner.train.run_folder import RunFolder
@@ -50,12 +51,8 @@ def start(
 
 def _make_folder(folder: RunFolder, overwrite: bool) -> None:
     path = folder.path
-    if path.exists() and any(path.iterdir()):
-        if not overwrite:
-            raise UsageError(
-                f"the run folder {path} exists: resume it with --resume {path}, start again with --overwrite, "
-                "or give another folder with --run"
-            )
+    if is_occupied(path):
+        check_unoccupied(path, "--run", overwrite=overwrite, resume=f"continue it with --resume {path}")
         if not folder.config.is_file():
             raise UsageError(f"--overwrite: {path} is not a run folder (no {folder.config.name}); it was not changed")
         shutil.rmtree(path)

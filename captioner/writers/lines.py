@@ -14,26 +14,40 @@ from typing import Any, Literal, TextIO
 
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
+from captioner.writers.wording import Wording
 
 LineFormat = Literal["text", "jsonl", "csv"]
-COLUMNS = ("image", "rank", "caption", "score", "log_probability")
+COLUMNS = ("image", "rank", "caption", "sentence", "score", "log_probability")
 
 
 class LineWriter:
     """Writes one line per caption; JSON has one line per picture, with its alternatives inside."""
 
-    def __init__(self, file: TextIO, format: LineFormat, *, words: bool = False, append: bool = False) -> None:
-        """`append`: the file already has its first lines. `words`: JSON lines have the values of each word."""
+    def __init__(
+        self,
+        file: TextIO,
+        format: LineFormat,
+        *,
+        words: bool = False,
+        append: bool = False,
+        wording: Wording | None = None,
+    ) -> None:
+        """`append`: the file already has its first lines. `words`: JSON lines have the values of each word.
+
+        `wording` makes the captions of text lines. JSON and CSV have the plain words and the sentence.
+        """
         self._file, self._format, self._words = file, format, words
+        self._wording = wording or Wording()
         if format == "csv" and not append:
             self._write(_csv([COLUMNS]))
 
     def write(self, name: str, caption: Caption) -> None:
         captions = (caption, *caption.alternatives)
         if self._format == "text":
-            self._write("".join(f"{_escape(name)}\t{one.text}\n" for one in captions))
+            self._write("".join(f"{_escape(name)}\t{self._wording.text(one)}\n" for one in captions))
         elif self._format == "csv":
-            self._write(_csv((name, rank, one.text, *_scores(one).values()) for rank, one in enumerate(captions, 1)))
+            rows = ((name, rank, *_texts(one).values(), *_scores(one).values()) for rank, one in enumerate(captions, 1))
+            self._write(_csv(rows))
         else:
             self._write(json.dumps(record(name, caption, words=self._words), ensure_ascii=False) + "\n")
 
@@ -47,12 +61,12 @@ class LineWriter:
 
 def record(name: str, caption: Caption, *, words: bool = False) -> dict[str, Any]:
     """A caption as a JSON object."""
-    values: dict[str, Any] = {"image": name, "caption": caption.text, **_scores(caption)}
+    values: dict[str, Any] = {"image": name, **_texts(caption), **_scores(caption)}
     if words:
         values["words"] = [_word(word) for word in caption.words]
         values["end"] = _word(caption.end) if caption.end else None
     if caption.alternatives:
-        values["alternatives"] = [{"caption": other.text, **_scores(other)} for other in caption.alternatives]
+        values["alternatives"] = [{**_texts(other), **_scores(other)} for other in caption.alternatives]
     return values
 
 
@@ -92,6 +106,10 @@ def _names(text: str, format: LineFormat) -> set[str]:
     if rows and tuple(rows[0]) != COLUMNS:
         raise ValueError(f"its columns are {', '.join(rows[0])}")
     return {row[0] for row in rows[1:]}
+
+
+def _texts(caption: Caption) -> dict[str, str]:
+    return {"caption": caption.text, "sentence": caption.sentence}
 
 
 def _scores(caption: Caption) -> dict[str, float]:

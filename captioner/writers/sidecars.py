@@ -5,20 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from captioner.caption import Caption
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import write_atomically
+from captioner.files.existing import Existing, merged
 from captioner.images.decoding import is_picture
+from captioner.writers.wording import Wording
 
 
 class SidecarWriter:
     """Writes one text file per photo, with one line per caption."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, extension: str = ".txt", existing: Existing = "keep", wording: Wording | None = None) -> None:
+        """`existing` decides what happens to a sidecar that was there before."""
+        self.extension = _checked(extension)
+        self.existing = existing
+        self._wording = wording or Wording()
         self._photos: dict[Path, str] = {}  # by sidecar
 
-    def write(self, name: str, caption: Caption) -> None:
-        """Replaces an older sidecar, but never a picture and never the sidecar of another photo of this run."""
-        path = sidecar_path(name)
+    @property
+    def adds_lines(self) -> bool:
+        """Whether existing sidecars get more lines."""
+        return self.existing in ("append", "prepend")
+
+    def write(self, name: str, caption: Caption) -> Path | None:
+        """Write the sidecar. Returns its path if an existing one was kept.
+
+        A picture is never replaced, nor is the sidecar of another photo of this run.
+        """
+        path = self.path(name)
         if path in self._photos:
             raise CaptionerError(
                 f"{name}: its sidecar {path} already belongs to {self._photos[path]}; rename one of the two"
@@ -27,16 +41,27 @@ class SidecarWriter:
             raise CaptionerError(f"{name}: its sidecar {path} is a picture and is not replaced; rename it")
         self._photos[path] = name
         try:
-            write_atomically(path, "".join(f"{one.text}\n" for one in (caption, *caption.alternatives)))
+            content = merged(path, self._wording.lines(caption), self.existing)
+            if content is not None:
+                write_atomically(path, content.encode("utf-8", errors="surrogateescape"))
         except OSError as error:
             raise CaptionerError(f"{path}: cannot be written ({error.strerror})") from None
+        return path if content is None and self.existing == "keep" else None
+
+    def path(self, name: str) -> Path:
+        return Path(name).with_suffix(self.extension)
+
+    def has(self, name: str) -> bool:
+        """Whether the photo has a sidecar. A photo that is itself named like one has none."""
+        path = self.path(name)
+        return path.is_file() and path != Path(name)
 
 
-def sidecar_path(name: str) -> Path:
-    return Path(name).with_suffix(".txt")
-
-
-def has_sidecar(name: str) -> bool:
-    """Whether the photo has a sidecar. A photo that is itself named .txt has none."""
-    path = sidecar_path(name)
-    return path.is_file() and path != Path(name)
+def _checked(extension: str) -> str:
+    """The extension with its dot."""
+    dotted = extension if extension.startswith(".") else f".{extension}"
+    if len(dotted) < 2 or set("/\\\0") & set(dotted) or dotted.endswith("."):
+        raise UsageError(
+            f"--sidecar-extension {extension!r} is not the ending of a file name, such as .txt or .caption"
+        )
+    return dotted

@@ -68,7 +68,7 @@ def run(model, monkeypatch, capsys):
 def test_text_has_one_line_with_name_and_caption(run, photos, captioner):
     code, out, err = run("photos/img_2.jpg")
     assert (code, err) == (0, "")
-    assert out == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
+    assert out == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').sentence}\n"
 
 
 def test_a_folder_is_read_in_order_without_hidden_and_other_files(run, photos):
@@ -177,8 +177,47 @@ def test_sidecars_are_written_beside_the_photos(run, photos, captioner):
     code, _, _ = run("photos", "--sidecar", "--n-best", "2")
     assert code == 0
     truth = captioner("photos/img_2.jpg", n_best=2)
-    assert Path("photos/img_2.txt").read_text() == f"{truth.text}\n{truth.alternatives[0].text}\n"
+    assert Path("photos/img_2.txt").read_text() == f"{truth.sentence}\n{truth.alternatives[0].sentence}\n"
     assert sorted(path.name for path in photos.glob("*.txt")) == ["IMG_3.txt", "img_10.txt", "img_2.txt", "img_7.txt"]
+
+
+def test_existing_sidecars_are_kept_and_named(run, photos):
+    by_hand = "".join(f"caption {k} of a person\n" for k in range(5))
+    Path("photos/img_2.txt").write_text(by_hand)
+    code, out, err = run("photos", "--sidecar")
+    assert code == 0 and len(out.splitlines()) == 4
+    assert "kept the existing photos/img_2.txt; --existing overwrite, append or prepend changes it" in err
+    assert Path("photos/img_2.txt").read_text() == by_hand
+    code, out, err = run("photos", "--sidecar", "--overwrite")
+    assert "kept" not in err
+    assert Path("photos/img_2.txt").read_text() in out.replace("photos/img_2.jpg\t", "")
+
+
+def test_sidecars_have_the_extension_the_style_and_the_texts_around_them(run, photos, captioner):
+    Path("photos/img_2.caption").write_text("first\n")
+    how = ["--sidecar-extension", "caption", "--existing", "Append", "--style", "plain", "--prefix", "ohwx "]
+    code, _, _ = run("photos/img_2.jpg", "--sidecar", *how)
+    assert code == 0
+    assert Path("photos/img_2.caption").read_text() == f"first\nohwx {captioner('photos/img_2.jpg').text}\n"
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "coco"])
+def test_an_existing_output_is_kept_and_named_before_any_work(run, photos, form):
+    run("photos", "-f", form, "-o", "out")
+    before = Path("out").read_bytes()
+    code, out, err = run("photos/img_2.jpg", "-f", form, "-o", "out")
+    assert (code, out) == (2, "") and "out exists and is kept: continue it with --resume" in err
+    assert Path("out").read_bytes() == before
+    code, _, _ = run("photos/img_2.jpg", "-f", form, "-o", "out", "--overwrite")
+    assert code == 0 and 0 < len(Path("out").read_bytes()) < len(before)
+
+
+def test_a_sidecar_that_cannot_be_written_costs_one_sentence(run, photos):
+    Path("photos/img_2.txt").mkdir()
+    code, out, err = run("photos", "--sidecar")
+    assert code == 1 and len(out.splitlines()) == 4
+    assert err.count("photos/img_2.txt: cannot be written (Is a directory)") == 1
+    assert Path("photos/img_7.txt").is_file()
 
 
 def test_resume_keeps_existing_sidecars(run, photos):
@@ -208,7 +247,7 @@ def test_captions_can_be_written_to_a_named_pipe(model, photos, captioner):
             heard, _ = reader.communicate(timeout=60)
         finally:
             reader.kill()
-    assert heard == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').text}\n"
+    assert heard == f"photos/img_2.jpg\t{captioner('photos/img_2.jpg').sentence}\n"
 
 
 @pytest.mark.parametrize("how", [(), ("--resume",)])
@@ -255,6 +294,9 @@ def test_a_call_without_any_picture_is_an_error(run, photos, argument):
         (["--require", "kat"], "'kat' is not in the model's vocabulary.*cat"),
         (["--resume"], "--resume needs --output"),
         (["--top-p", "0.9"], "--top-p needs --sample"),
+        (["--resume", "--overwrite", "--output", "x"], "give one of them"),
+        (["--existing", "append"], "give --sidecar too"),
+        (["--prefix", "a", "--format", "csv"], "are for --format text and for --sidecar"),
         (["--words"], "--words needs --format jsonl"),
         (["--output", "no/such/folder/out"], "cannot be written"),
         (["--output", 300 * "a"], "cannot be written"),
@@ -281,12 +323,12 @@ def test_search_options_reach_the_search(run, photos, captioner):
         ("--min-length", "3"),
         ("--beam", "4"),
     ]
-    _, out, err = run("photos/img_2.jpg", *(part for pair in asked for part in pair))
+    _, out, err = run("photos/img_2.jpg", "--style", "plain", *(part for pair in asked for part in pair))
     options = {"required": ["cat|dog"], "forbidden": ["mat"], "min_length": 3, "beam": 4}
     assert out.split("\t")[1] == captioner("photos/img_2.jpg", **options).text + "\n"
     assert "--forbid zebra: the model does not know this word" in err
     arguments = ("--sample", "--temperature", "1.5", "--top-k", "4", "--top-p", "0.9", "--seed", "5", "--n-best", "3")
-    _, out, _ = run("photos/img_2.jpg", *arguments)
+    _, out, _ = run("photos/img_2.jpg", "--style", "plain", *arguments)
     options = {"sample": True, "temperature": 1.5, "top_k": 4, "top_p": 0.9, "seed": 5, "n_best": 3}
     drawn = captioner("photos/img_2.jpg", **options)
     assert [line.split("\t")[1] for line in out.splitlines()] == [c.text for c in (drawn, *drawn.alternatives)]

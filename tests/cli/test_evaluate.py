@@ -93,6 +93,17 @@ def test_the_report_is_complete(run, data, tmp_path) -> None:
     assert "Worst captions" in text and "Length" in text and "</html>" in text
 
 
+@pytest.mark.parametrize("option", ["--results", "--report"])
+def test_an_existing_output_is_kept_and_named_before_any_work(run, data, tmp_path, option) -> None:
+    (tmp_path / "mine").write_text("mine")
+    code, out, err = run("--data", data, "--split", "val", option, "mine")
+    assert (code, out) == (2, "")
+    assert f"mine exists and is kept: replace it with --overwrite or choose another {option}" in err
+    assert (tmp_path / "mine").read_text() == "mine"
+    code, _, _ = run("--data", data, "--split", "val", option, "mine", "--overwrite")
+    assert code == 0 and (tmp_path / "mine").read_text() != "mine"
+
+
 def test_an_unreadable_picture_is_reported_and_the_exit_code_is_1(run, data, tmp_path) -> None:
     (tmp_path / "images" / f"{4:012d}.png").write_bytes(b"")
     code, out, err = run("--data", data, "--split", "val", "--json")

@@ -135,3 +135,14 @@ def test_the_last_checkpoint_is_exported_with_averaged_weights(tmp_path: Path) -
     RunFolder(tmp_path / "run").checkpoint.unlink()
     refused = call("export", tmp_path / "run", "--output", tmp_path / "made", "--last")
     assert "has saved no checkpoint yet" in str(refused.exception)
+
+
+def test_an_existing_bundle_is_kept_and_named_without_overwrite(run: Path, tmp_path: Path) -> None:
+    assert call("export", run, "--output", tmp_path / "made").exit_code == 0
+    before = (tmp_path / "made" / "manifest.json").read_bytes()
+    done = call("export", run, "--output", tmp_path / "made", "--name", "other")
+    assert isinstance(done.exception, UsageError)
+    assert f"{tmp_path / 'made'} exists and is kept: replace it with --overwrite" in str(done.exception)
+    assert (tmp_path / "made" / "manifest.json").read_bytes() == before
+    assert call("export", run, "--output", tmp_path / "made", "--name", "other", "--overwrite").exit_code == 0
+    assert load_bundle(tmp_path / "made").manifest.name == "other"

@@ -23,7 +23,7 @@ DIFFERENT = {
     "--max-length": "data check counts the words of references, the search those of its captions",
     "--output": "a file or a folder",
     "--results": "score reads such a file, evaluate writes it",
-    "--resume": "caption continues an output, train continues a run",
+    "--resume": "caption and overlay continue an output each in its way, train continues a run",
     "--seed": "of the search, of the bootstrap, of the synthetic pictures",
     "--split": "evaluate needs one split, data check takes several",
 }

@@ -71,7 +71,6 @@ def test_one_picture_gets_no_gallery(captioner, photos, tmp_path):
     "arguments",
     [
         ("{out}/nothing.jpg", "-o", "{out}"),
-        ("{photos}/one.jpg",),
         ("{photos}/one.jpg", "-o", "{out}", "-f", "jpeg"),
         ("{photos}/one.jpg", "-o", "{out}", "-f", ","),
         ("{photos}/one.jpg", "-o", "{out}", "--opacity", "2"),
@@ -153,6 +152,53 @@ def test_existing_files_are_kept_and_reported_without_overwrite(captioner, photo
     assert (code, out) == (0, "") and "kept the existing one.png" in err and target.read_bytes() == b"mine"
     _, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "-f", "png", "--overwrite")
     assert out.strip() == str(target) and err == "" and target.read_bytes() != b"mine"
+
+
+def test_an_existing_gallery_is_kept_and_named_and_renewed_by_resume(captioner, photos, tmp_path):
+    index = tmp_path / "out" / "index.html"
+    index.parent.mkdir()
+    index.write_text("mine")
+    _, _, err = captioner(photos, "-o", tmp_path / "out", "-f", "png")
+    assert f"kept the existing {index}" in err and index.read_text() == "mine"
+    before = (tmp_path / "out" / "one.png").stat().st_mtime_ns
+    (tmp_path / "out" / "two.png").unlink()
+    _, out, err = captioner(photos, "-o", tmp_path / "out", "-f", "png", "--resume")
+    assert [Path(line).name for line in out.split()] == ["two.png", "index.html"] and "kept" not in err
+    assert (tmp_path / "out" / "one.png").stat().st_mtime_ns == before
+    assert "one.png" in index.read_text() and "two.png" in index.read_text()
+    code, _, _ = captioner(photos, "-o", tmp_path / "out", "--resume", "--overwrite")
+    assert code == 2
+
+
+def test_overlays_go_to_the_folder_out_by_default(captioner, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert captioner(photos / "one.jpg", "-f", "npz") == (0, f"{Path('out') / 'one.npz'}\n", "")
+
+
+def test_the_progress_bar_is_visible_while_a_picture_is_drawn(captioner, photos, tmp_path, monkeypatch):
+    from captioner.cli import overlay as overlay_command
+    from captioner.overlay.overlay_folder import OverlayFolder
+    from captioner.progress import ProgressBar
+
+    visible = []
+
+    class Bar(ProgressBar):
+        shown = False
+
+        def show(self, *values, **named):
+            Bar.shown = True
+
+        def clear(self):
+            Bar.shown = False
+
+    def add(self, captions, really=OverlayFolder.add):
+        visible.append(Bar.shown)
+        return really(self, captions)
+
+    monkeypatch.setattr(overlay_command, "ProgressBar", Bar)
+    monkeypatch.setattr(OverlayFolder, "add", add)
+    captioner(photos, "-o", tmp_path / "out", "-f", "npz")
+    assert visible == [True, True]
 
 
 def test_clashing_names_are_resolved_and_reported(captioner, photos, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from captioner.cli import main
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 
 CAPTIONS = {1: "a man riding a wave", 2: "two dogs play in the snow", 3: "a red bus on a street", 4: "a cat"}
 REFERENCES = {
@@ -63,6 +63,15 @@ def test_text_has_scores_with_intervals_and_the_metrics_that_are_not_available(
 
 def test_few_images_give_a_warning_about_cider(folder: Path) -> None:
     assert "CIDEr is unreliable on 4 images" in run(folder, "--results", "r.json", *PURE).stderr
+
+
+def test_existing_statistics_are_kept_and_named_without_overwrite(folder: Path) -> None:
+    (folder / "stats.json").write_text("mine")
+    refused = run(folder, "--write-reference-stats", "stats.json")
+    assert isinstance(refused.exception, UsageError) and "exists and is kept" in str(refused.exception)
+    assert (folder / "stats.json").read_text() == "mine"
+    assert run(folder, "--write-reference-stats", "stats.json", "--overwrite").exit_code == 0
+    assert (folder / "stats.json").read_text() != "mine"
 
 
 def test_reference_statistics_are_written_and_used(folder: Path) -> None:

@@ -169,7 +169,7 @@ def test_invalid_arguments_are_errors_before_anything_is_written(
 
 def test_a_folder_that_is_not_empty_is_an_error_without_overwrite(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"not empty.*--overwrite"):
+    with pytest.raises(UsageError, match=r"exists and is kept: replace it with --overwrite"):
         write_shapes(tmp_path, 5)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
     assert sum(write_shapes(tmp_path, 5, overwrite=True).values()) == 5

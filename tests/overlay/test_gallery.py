@@ -14,7 +14,7 @@ def gallery(tmp_path: Path) -> Path:
     folder = OverlayFolder(tmp_path, ["png", "html", "words"], with_gallery=True)
     for name, text in (("a/dog.jpg", "a dog runs"), ("b/cat #1 ü%.jpg", "a cat sleeps"), ("<b>.jpg", "a <i> dog")):
         folder.add([caption(text, name=name, size=(300, 200))])
-    assert folder.finish() == tmp_path / "index.html"
+    assert folder.finish().files == [tmp_path / "index.html"]
     return tmp_path
 
 

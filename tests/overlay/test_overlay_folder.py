@@ -71,7 +71,7 @@ def test_a_new_name_for_a_clash_does_not_clash_itself(tmp_path):
 def test_a_picture_named_index_does_not_replace_the_gallery(tmp_path):
     folder = OverlayFolder(tmp_path, ["html"], with_gallery=True)
     assert add(folder, "index.jpg").stem == "index-2"
-    assert folder.finish() == tmp_path / "index.html"
+    assert folder.finish().files == [tmp_path / "index.html"]
     assert tree(tmp_path) == {"index.html", "index-2.html", "thumbnails/index-2.jpg"}
 
 
@@ -133,7 +133,8 @@ def test_an_existing_gallery_is_kept(tmp_path):
     (tmp_path / "index.html").write_text("mine")
     folder = OverlayFolder(tmp_path, ["npz"], with_gallery=True)
     add(folder)
-    assert folder.finish() is None
+    finished = folder.finish()
+    assert finished is not None and (finished.files, finished.kept) == ([], [tmp_path / "index.html"])
     assert (tmp_path / "index.html").read_text() == "mine"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from captioner.text.sentences import sentence
 from captioner.text.tokenizer import tokenize
+from captioner.text.vocabulary import Vocabulary
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,16 @@ def test_tokens_become_a_sentence(tokens: str, expected: str) -> None:
 )
 def test_a_tokenized_sentence_comes_back(text: str) -> None:
     assert sentence(tokenize(text)) == text
+
+
+def test_joining_plain_words_gives_what_the_detokenizer_gives() -> None:
+    """Captions of plain words are joined without nltk, which is slow to load. Every word of the model is tried."""
+    from nltk.tokenize.treebank import TreebankWordDetokenizer
+
+    words = Vocabulary.load(Path(__file__).parents[2] / "weights" / "default" / "vocabulary.json").words
+    detokenizer = TreebankWordDetokenizer()
+    for first, second in zip(words, words[1:] + words[:1], strict=True):
+        for tokens in (["a", first, "of", second], ["can", first], ["gon", first], ["lem", first], ["more", first]):
+            joined = detokenizer.detokenize(tokens)
+            if first.isalpha() and second.isalpha() and first.isascii() and second.isascii():
+                assert sentence(tokens).rstrip(".").lower() == joined.rstrip(".").lower(), tokens

@@ -110,7 +110,7 @@ def test_an_existing_run_is_overwritten_only_with_overwrite(shapes: Path, tmp_pa
     run(shapes, folder, training__epochs=1)
     config = folder.with_suffix(".yaml")
     before = RunFolder(folder).checkpoint.read_bytes()
-    with pytest.raises(UsageError, match=f"exists: resume it with --resume {folder}, start again with --overwrite"):
+    with pytest.raises(UsageError, match=f"kept: continue it with --resume {folder}, replace it with --overwrite"):
         start(config, folder=folder)
     assert RunFolder(folder).checkpoint.read_bytes() == before
     (folder / "left over").touch()

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.writers.caption_outputs import FORMATS, CaptionOutputs
+from captioner.writers.caption_outputs import FORMATS, CaptionOutputs, Written
+from captioner.writers.sidecars import SidecarWriter
 from tests.overlay.handmade_captions import caption
 
 NAMES = ["img_1.jpg", "img_2.jpg", "img_3.jpg"]
@@ -24,14 +25,14 @@ def here(tmp_path: Path, monkeypatch) -> Path:
 def write(names, format, **options) -> None:
     with CaptionOutputs(Path("out"), format, NAMES, **options) as outputs:
         for name in names:
-            assert outputs.write(name, caption("a dog")) is None
+            assert outputs.write(name, caption("a dog")) == Written()
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_resumed_run_finds_what_is_finished_and_adds_the_rest(format):
     write(NAMES, format)
     complete = Path("out").read_text()
-    write(NAMES[:2], format)
+    write(NAMES[:2], format, overwrite=True)
     with CaptionOutputs(Path("out"), format, NAMES, resume=True) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [True, True, False]
         outputs.write(NAMES[2], caption("a dog"))
@@ -39,11 +40,15 @@ def test_a_resumed_run_finds_what_is_finished_and_adds_the_rest(format):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_without_resume_the_output_begins_again(format):
+def test_an_existing_output_is_refused_and_begins_again_with_overwrite(format):
     write(NAMES, format)
-    with CaptionOutputs(Path("out"), format, NAMES) as outputs:
+    before = Path("out").read_bytes()
+    with pytest.raises(UsageError, match="out exists and is kept: continue it with --resume, replace it with --overw"):
+        CaptionOutputs(Path("out"), format, NAMES)
+    assert Path("out").read_bytes() == before
+    with CaptionOutputs(Path("out"), format, NAMES, overwrite=True) as outputs:
         assert not any(outputs.is_finished(name) for name in NAMES)
-    write(NAMES[:1], format)
+    write(NAMES[:1], format, overwrite=True)
     with CaptionOutputs(Path("out"), format, NAMES, resume=True) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [True, False, False]
 
@@ -52,32 +57,32 @@ def test_with_sidecars_an_image_is_finished_when_both_outputs_have_it():
     write(NAMES[:2], "text")
     Path("img_2.txt").write_text("a dog\n")
     Path("img_3.txt").write_text("a dog\n")
-    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=True) as outputs:
+    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=SidecarWriter()) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [False, True, False]
 
 
 def test_with_standard_output_the_sidecars_decide(capsys):
     Path("img_2.txt").write_text("by hand\n")
-    with CaptionOutputs(None, "text", resume=True, sidecars=True) as outputs:
+    with CaptionOutputs(None, "text", resume=True, sidecars=SidecarWriter()) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [False, True, False]
         outputs.write("img_1.jpg", caption("a dog"))
-    assert capsys.readouterr().out == "img_1.jpg\ta dog\n"
-    assert Path("img_1.txt").read_text() == "a dog\n"
+    assert capsys.readouterr().out == "img_1.jpg\tA dog.\n"
+    assert Path("img_1.txt").read_text() == "A dog.\n"
 
 
 def test_a_problem_with_a_sidecar_is_returned_and_the_caption_written():
-    with CaptionOutputs(Path("out"), "text", sidecars=True) as outputs:
-        assert outputs.write("a.jpg", caption("a dog")) is None
-        assert "already belongs to a.jpg" in (outputs.write("a.png", caption("a cat")) or "")
-    assert Path("out").read_text() == "a.jpg\ta dog\na.png\ta cat\n"
+    with CaptionOutputs(Path("out"), "text", sidecars=SidecarWriter()) as outputs:
+        assert outputs.write("a.jpg", caption("a dog")) == Written()
+        assert "already belongs to a.jpg" in (outputs.write("a.png", caption("a cat")).problem or "")
+    assert Path("out").read_text() == "a.jpg\tA dog.\na.png\tA cat.\n"
 
 
 def test_images_are_numbered_only_where_names_give_no_ids():
     with CaptionOutputs(Path("out"), "coco", NAMES) as outputs:
         assert not outputs.numbers_images
-    with CaptionOutputs(Path("out"), "coco", [*NAMES, "dog.jpg"]) as outputs:
+    with CaptionOutputs(Path("out2"), "coco", [*NAMES, "dog.jpg"]) as outputs:
         assert outputs.numbers_images
-    with CaptionOutputs(Path("out"), "csv", NAMES) as outputs:
+    with CaptionOutputs(Path("out3"), "csv", NAMES) as outputs:
         assert not outputs.numbers_images
 
 
@@ -104,3 +109,29 @@ def test_a_full_disk_is_named_with_the_way_to_continue():
         outputs._writer.write = full  # type: ignore[method-assign]
         with pytest.raises(CaptionerError, match=r"out: cannot be written \(No space left.*--resume continues"):
             outputs.write("a.jpg", caption("a dog"))
+
+
+def test_a_resumed_run_adds_a_missing_sidecar_without_a_second_line_in_the_output():
+    write(NAMES[:1], "text")
+    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=SidecarWriter()) as outputs:
+        assert not outputs.is_finished(NAMES[0])
+        outputs.write(NAMES[0], caption("a dog"))
+    assert Path("out").read_text() == "img_1.jpg\tA dog.\n"
+    assert Path("img_1.txt").read_text() == "A dog.\n"
+
+
+def test_resuming_with_appended_sidecars_needs_a_file_that_shows_what_is_finished():
+    sidecars = SidecarWriter(existing="append")
+    with pytest.raises(UsageError, match="--existing append needs --output"):
+        CaptionOutputs(None, "text", resume=True, sidecars=sidecars)
+    write(NAMES[:1], "text")
+    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=sidecars) as outputs:
+        assert [outputs.is_finished(name) for name in NAMES] == [True, False, False]
+
+
+def test_a_read_only_output_is_refused_even_with_overwrite():
+    write(NAMES, "text")
+    Path("out").chmod(0o444)
+    with pytest.raises(UsageError, match=r"out: cannot be written \(the file is read-only\)"):
+        CaptionOutputs(Path("out"), "text", overwrite=True)
+    assert len(Path("out").read_text().splitlines()) == 3

@@ -13,6 +13,7 @@ import pytest
 
 from captioner.errors import UsageError
 from captioner.writers.lines import LineWriter, finished_names, record
+from captioner.writers.wording import Wording
 from tests.overlay.handmade_captions import caption
 
 NAMES = [
@@ -34,7 +35,7 @@ def written(format, names=NAMES, **options) -> str:
 
 
 def test_text_has_one_line_per_caption_with_the_name_before_a_tab():
-    assert written("text", ["a.jpg"]) == "a.jpg\ta dog runs\na.jpg\ta cat\n"
+    assert written("text", ["a.jpg"]) == "a.jpg\tA dog runs.\na.jpg\tA cat.\n"
     assert written("text").count("\n") == 2 * len(NAMES)
 
 
@@ -43,6 +44,18 @@ def test_csv_has_one_row_per_caption_with_its_rank():
     assert [row["image"] for row in rows[::2]] == NAMES
     assert [(row["rank"], row["caption"]) for row in rows[:2]] == [("1", "a dog runs"), ("2", "a cat")]
     assert float(rows[0]["score"]) == -0.75
+
+
+def test_jsonl_and_csv_have_the_plain_words_and_the_sentence():
+    values = json.loads(written("jsonl", ["a.jpg"]))
+    assert (values["caption"], values["sentence"]) == ("a dog runs", "A dog runs.")
+    assert values["alternatives"][0]["sentence"] == "A cat."
+    rows = list(csv.DictReader(io.StringIO(written("csv", ["a.jpg"]))))
+    assert [(row["caption"], row["sentence"]) for row in rows] == [("a dog runs", "A dog runs."), ("a cat", "A cat.")]
+
+
+def test_the_wording_of_text_lines_can_be_chosen():
+    assert written("text", ["a.jpg"], wording=Wording("plain", "<", ">")) == "a.jpg\t<a dog runs>\na.jpg\t<a cat>\n"
 
 
 def test_csv_has_its_header_once():

@@ -1,0 +1,65 @@
+"""The one rule for files that exist before a command writes.
+
+An existing file is kept and named. `--overwrite` replaces it, and `--resume` continues it. A file that its owner made
+read-only is never replaced. Every command asks here before it does any work, so a refusal costs no time.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Literal, get_args
+
+from captioner.errors import UsageError
+
+# What happens to a text file that exists: it is kept, replaced, or gets the new lines after or before its own.
+Existing = Literal["keep", "overwrite", "append", "prepend"]
+EXISTING: tuple[Existing, ...] = get_args(Existing)
+
+
+def is_occupied(path: Path) -> bool:
+    """Whether something would be lost: a file with content, or a folder with files. Pipes and devices hold nothing."""
+    try:
+        if path.is_dir():
+            return any(path.iterdir())
+        return path.is_file() and path.stat().st_size > 0
+    except OSError:  # a name that is too long, or a folder that cannot be read: writing reports it
+        return False
+
+
+def check_unoccupied(
+    path: Path | None, setting: str, *, overwrite: bool = False, resume: str = "", resuming: bool = False
+) -> None:
+    """Refuse an output that exists, unless it is to be replaced or continued.
+
+    `setting` is the option that named it. `resume` says how the command continues it, where it can.
+    """
+    if path is None or resuming or overwrite or not is_occupied(path):
+        return
+    ways = [resume, "replace it with --overwrite", f"choose another {setting}"]
+    *first, last = filter(None, ways)
+    raise UsageError(f"{path} exists and is kept: {', '.join(first)} or {last}")
+
+
+def check_not_read_only(path: Path) -> None:
+    """Refuse a file without any permission to write, which root and a rename would otherwise ignore."""
+    if path.is_file() and not path.stat().st_mode & 0o222:
+        raise PermissionError(errno.EACCES, "the file is read-only", str(path))
+
+
+def merged(path: Path, new: str, existing: Existing) -> str | None:
+    """The new content of a text file of lines, or None to leave the file as it is.
+
+    Lines that the file already has are not added a second time, so a repeated run changes nothing.
+    """
+    if existing == "overwrite" or not is_occupied(path):
+        return new
+    if existing == "keep":
+        return None
+    old = path.read_bytes().decode("utf-8", errors="surrogateescape")
+    present = set(old.splitlines())
+    added = "".join(line + "\n" for line in new.splitlines() if line not in present)
+    if not added:
+        return None
+    ended = old if old.endswith("\n") else old + "\n"
+    return ended + added if existing == "append" else added + ended
