@@ -133,7 +133,7 @@ def test_the_last_checkpoint_is_exported_with_averaged_weights(tmp_path: Path) -
     assert manifest.scores == {} and manifest.scored_on == ""
     assert "Not scored." in (tmp_path / "made" / "README.md").read_text()
     RunFolder(tmp_path / "run").checkpoint.unlink()
-    refused = call("export", tmp_path / "run", "--output", tmp_path / "made", "--last")
+    refused = call("export", tmp_path / "run", "--output", tmp_path / "again", "--last")
     assert "has saved no checkpoint yet" in str(refused.exception)
 
 
