@@ -104,7 +104,7 @@ class FeatureCache:
             folder = features.cache_folder(folder, spec)
         self.backend = backend
         self.cache = features.Features(folder, spec)
-        self.locations = self.cache.locate([features.key(item.path) for item in items])
+        self.locations = self.cache.locate([features.image_key(item.path) for item in items])
 
     def batches(self, positions: Sequence[Sequence[int]]) -> Iterator[Batch]:
         for batch in positions:

@@ -71,6 +71,11 @@ class Encoder(nn.Module):
             trainable += [p for p in self._stage(name).parameters() if p.requires_grad]
         return trainable
 
+    @property
+    def has_trunk(self) -> bool:
+        """Whether any stage is frozen and its output cached. Without a trunk, training reads pixels."""
+        return self.cut > 0
+
     def _stage(self, name: str) -> nn.Module:
         return self.stages[name.replace(".", "_")]
 

@@ -15,7 +15,7 @@ from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import TrainingSettings
-from captioner.train.corpus import StepPlan, tensors
+from captioner.train.corpus import Batch, padded_arrays
 from captioner.train.distributed import World
 from captioner.train.self_critical import SelfCritical
 from captioner.train.setup import TrainingSetup
@@ -30,15 +30,15 @@ class ForwardPass(nn.Module):
 
     def forward(
         self,
-        grid: Tensor,
+        grids: Tensor,
         inputs: Tensor,
         targets: Tensor,
         lengths: Tensor,
-        annotations: Tensor | None = None,  # of the grid, if they are known already
+        annotations: Tensor | None = None,  # of the grids, if they are known already
         **options: Any,
     ) -> TeacherForced:
         if annotations is None:
-            annotations = self.network.annotations(grid)
+            annotations = self.network.annotations(grids)
         return self.network.decoder(annotations, inputs, targets, lengths, **options)  # type: ignore[no-any-return]
 
 
@@ -69,11 +69,11 @@ class BatchLoss:
             # No buffer of the network ever changes.
             self.forward_pass = DistributedDataParallel(self.forward_pass, broadcast_buffers=False)
 
-    def __call__(self, batch: StepPlan, grid: Tensor) -> Tensor:
-        return self._self_critical(batch, grid) if self.self_critical else self._teacher_forced(batch, grid)
+    def __call__(self, batch: Batch, grids: Tensor) -> Tensor:
+        return self._self_critical(batch, grids) if self.self_critical else self._teacher_forced(batch, grids)
 
-    def weight(self, batch: StepPlan) -> float:
-        """Smaller steps (see corpus.plan) weigh less, so that all captions, or all sampled images, weigh the same."""
+    def weight(self, batch: Batch) -> float:
+        """Smaller batches weigh less, so that all captions, or all sampled images, weigh the same."""
         s = self.settings
         size, full_size = batch.captions.size, s.images * s.captions
         if self.self_critical:
@@ -84,14 +84,14 @@ class BatchLoss:
         """Processes exchange gradients only before the weights are updated."""
         return nullcontext() if updates or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
 
-    def _teacher_forced(self, batch: StepPlan, grid: Tensor) -> Tensor:
+    def _teacher_forced(self, batch: Batch, grids: Tensor) -> Tensor:
         """Cross-entropy, with the terms of soft or hard attention."""
         s, state, hard = self.settings, self.state, self.settings.hard
         sampling = s.scheduled_sampling
         own_words = min(sampling.maximum, max(0, state.epoch - sampling.start_epoch + 1) * sampling.increase)
         captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
         self.network.train()
-        forced = self._forward(grid, captions, sampled=self._sampled_rows(batch.captions.shape), own_words=own_words)
+        forced = self._forward(grids, captions, sampled=self._sampled_rows(batch.captions.shape), own_words=own_words)
         loss = objective.loss(
             forced,
             batch.captions.size,
@@ -110,27 +110,27 @@ class BatchLoss:
         state.add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
         return loss.total
 
-    def _self_critical(self, batch: StepPlan, grid: Tensor) -> Tensor:
+    def _self_critical(self, batch: Batch, grids: Tensor) -> Tensor:
         """Sample captions, reward them, and run the decoder over them again with gradients, on the same annotations."""
         assert self.self_critical is not None
-        grid = grid.to(self.world.device)
+        grids = grids.to(self.world.device)
         self.network.eval()
         sampled = self._sampled_rows((len(batch.images), self.self_critical.settings.samples))
         with self._autocast():
-            annotations = self.network.annotations(grid)
+            annotations = self.network.annotations(grids)
             samples = self.self_critical.sample(annotations.detach(), batch.images, sampled, self.generator)
         self.network.train(self.self_critical.settings.dropout)
         forced = self._forward(
-            grid, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells
+            grids, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells
         )
         self.state.add(steps=1, reward=samples.mean_reward)
         return self.self_critical.loss(forced, samples, self.settings.hard.reward)
 
-    def _forward(self, grid: Tensor, captions: Any, **options: Any) -> TeacherForced:
+    def _forward(self, grids: Tensor, captions: Any, **options: Any) -> TeacherForced:
         device = self.world.device
-        batch = [torch.from_numpy(array).to(device) for array in tensors(captions, self.setup.vocabulary)]
+        batch = [torch.from_numpy(array).to(device) for array in padded_arrays(captions, self.setup.vocabulary)]
         with self._autocast():
-            forced: TeacherForced = self.forward_pass(grid.to(device), *batch, generator=self.generator, **options)
+            forced: TeacherForced = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
         return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float())
 
     def _autocast(self) -> AbstractContextManager[Any]:

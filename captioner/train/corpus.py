@@ -1,4 +1,4 @@
-"""Training captions as word numbers, and the plan of an epoch: the images and captions of each step.
+"""Training captions as word numbers, and the plan of an epoch: the images and captions of each batch.
 
 A plan is a pure function of (seed, epoch), so a resumed run computes the same plan.
 """
@@ -15,59 +15,62 @@ from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError
 from captioner.text.vocabulary import Vocabulary
 
-_POOL = 50  # steps whose images are sorted by length together: little padding, but still well mixed
+_POOL = 50  # batches whose images are sorted by length together: little padding, but still well mixed
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The captions of a split as word numbers, in flat arrays: image i has captions first[i]..first[i+1]."""
+    """The captions of a split as word numbers, in flat arrays.
+
+    Image i has the captions from image_starts[i] up to, but not including, image_starts[i + 1].
+    """
 
     words: NDArray[np.int32]
-    start: NDArray[np.int64]  # (captions + 1,): index of each caption's first word
-    first: NDArray[np.int64]  # (images + 1,): number of each image's first caption
+    caption_starts: NDArray[np.int64]  # (captions + 1,): index of each caption's first word in `words`
+    image_starts: NDArray[np.int64]  # (images + 1,): number of each image's first caption
 
     @classmethod
     def of(cls, data: CaptionSet, vocabulary: Vocabulary, max_length: int) -> Corpus:
         words: list[int] = []
-        start, first = [0], [0]
+        caption_starts, image_starts = [0], [0]
         for item in data:
             for caption in item.captions:
                 numbers = vocabulary.encode(caption)[:max_length]
                 if numbers:
                     words += numbers
-                    start.append(len(words))
-            first.append(len(start) - 1)
-        return cls(np.array(words, np.int32), np.array(start, np.int64), np.array(first, np.int64))
+                    caption_starts.append(len(words))
+            image_starts.append(len(caption_starts) - 1)
+        return cls(np.array(words, np.int32), np.array(caption_starts, np.int64), np.array(image_starts, np.int64))
 
     def __len__(self) -> int:
-        return len(self.first) - 1
+        return len(self.image_starts) - 1
 
     def caption(self, number: int) -> NDArray[np.int32]:
-        return self.words[self.start[number] : self.start[number + 1]]
+        return self.words[self.caption_starts[number] : self.caption_starts[number + 1]]
 
     def captions_of(self, image: int) -> list[list[int]]:
-        return [self.caption(c).tolist() for c in range(self.first[image], self.first[image + 1])]
+        return [self.caption(c).tolist() for c in range(self.image_starts[image], self.image_starts[image + 1])]
 
 
 @dataclass(frozen=True)
-class StepPlan:
-    """The images of one step and their captions, the longest caption of each image first."""
+class Batch:
+    """The images of one batch and their captions, the longest caption of each image first."""
 
     images: NDArray[np.int64]  # (B,)
     captions: NDArray[np.int64]  # (B, K)
 
-    def share(self, rank: int, world_size: int) -> StepPlan:
+    def for_process(self, rank: int, world_size: int) -> Batch:
         """The part of one process."""
-        return StepPlan(self.images[rank::world_size], self.captions[rank::world_size])
+        return Batch(self.images[rank::world_size], self.captions[rank::world_size])
 
 
-def plan(
+def plan_epoch(
     corpus: Corpus, *, images: int, captions: int, seed: int, epoch: int, world_size: int = 1, references: int = 1
-) -> list[StepPlan]:
-    """The steps of an epoch. Each image with at least `references` captions is in one step.
+) -> list[Batch]:
+    """The batches of an epoch. Each image with at least `references` captions is in one batch.
 
-    Images with fewer than `captions` captions are in separate steps, with up to twice as many images, so that no
-    caption is used twice in an epoch and no row is empty. In a step all processes have the same number of images. To
+    Images with fewer than `captions` captions are in separate batches, with up to twice as many images, so that no
+    caption is used twice in an epoch and no row is empty. In a batch all processes have the same number of images. To
     make that so, up to `world_size` - 1 images are left out at the end of a pool; another epoch uses them.
     """
     if images < world_size:
@@ -75,16 +78,16 @@ def plan(
             f"training.images={images} is less than the number of processes, {world_size}; give at least one image each"
         )
     rng = np.random.default_rng([seed, epoch, 0xCA])
-    counts = np.diff(corpus.first)
-    lengths = np.diff(corpus.start)
-    steps: list[StepPlan] = []
+    counts = np.diff(corpus.image_starts)
+    lengths = np.diff(corpus.caption_starts)
+    batches: list[Batch] = []
     usable = np.minimum(counts, captions)
     for k in range(1, captions + 1):
         members = np.flatnonzero((usable == k) & (counts >= references))
         if not len(members):
             continue
         rng.shuffle(members)
-        sampled = np.stack([rng.permutation(counts[i])[:k] + corpus.first[i] for i in members])  # (members, k)
+        sampled = np.stack([rng.permutation(counts[i])[:k] + corpus.image_starts[i] for i in members])  # (members, k)
         sampled = np.take_along_axis(sampled, np.argsort(-lengths[sampled], 1, kind="stable"), 1)
         size = images * min(2, captions // k)
         size -= size % world_size
@@ -96,11 +99,11 @@ def plan(
             for start in range(0, count, size):
                 end = start + size if start + size <= count else count - count % world_size
                 if end > start:
-                    steps.append(StepPlan(pool_images[start:end], pool_captions[start:end]))
-    return [steps[i] for i in rng.permutation(len(steps))]
+                    batches.append(Batch(pool_images[start:end], pool_captions[start:end]))
+    return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def tensors(
+def padded_arrays(
     captions: Sequence[Sequence[Sequence[int] | NDArray[np.int32]]], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Inputs, targets (B, K, C) and lengths (B, K) of K captions for each of B images."""

@@ -55,7 +55,7 @@ class FeatureSpec:
         )
 
 
-def key(path: Path) -> str:
+def image_key(path: Path) -> str:
     """The key of an image: folder, name, size, and a checksum of its beginning, middle and end.
 
     It changes when the file changes, differs between files of the same name, and stays when the data set is moved.
@@ -78,14 +78,14 @@ class Features:
         self.spec = spec
         _check_spec(folder, spec)
         self.shards: list[NDArray[np.float16]] = []
-        self.rows: dict[str, tuple[int, int]] = {}
+        self.locations: dict[str, tuple[int, int]] = {}  # shard and row by image key
         for listing in _listings(folder):
             keys, shard = _open_shard(listing, (1 + spec.flip, *spec.shape))
-            self.rows.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
+            self.locations.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
             self.shards.append(shard)
 
     def missing(self, keys: Sequence[str]) -> list[str]:
-        return [name for name in keys if name not in self.rows]
+        return [name for name in keys if name not in self.locations]
 
     def locate(self, keys: Sequence[str]) -> NDArray[np.int32]:
         """Shard and row of every key, (N, 2). An incomplete cache is an error."""
@@ -95,7 +95,7 @@ class Features:
                 f"the feature cache {self.folder} is incomplete: {len(missing)} of {len(keys)} images are missing, "
                 f"the first is {missing[0]}; run `captioner features` with the same config"
             )
-        return np.array([self.rows[name] for name in keys], np.int32).reshape(-1, 2)
+        return np.array([self.locations[name] for name in keys], np.int32).reshape(-1, 2)
 
     def read(self, locations: NDArray[np.int32], views: NDArray[np.int64] | None = None) -> torch.Tensor:
         """Grids (B, C, rows, cols) as float32, by shard and row; a view of 1 is the mirror image."""
@@ -125,13 +125,13 @@ def build(
 ) -> Features:
     """Encode the images that are not yet in the cache, and open it. Continues an interrupted run."""
     folder.mkdir(parents=True, exist_ok=True)
-    images_by_key = {key(path): path for path in paths}
+    images_by_key = {image_key(path): path for path in paths}
     with FileLock(folder / "lock"):  # the system releases it when its process is killed
         manifest = folder / "cache.json"
         if not manifest.exists():
             write_atomically(manifest, json.dumps(asdict(spec), indent=1))
         cache = Features(folder, spec)
-        todo = [(name, path) for name, path in images_by_key.items() if name not in cache.rows]
+        todo = [(name, path) for name, path in images_by_key.items() if name not in cache.locations]
         if not todo:
             return cache
         sweep(folder)

@@ -64,8 +64,8 @@ class CachedGrids:
 
     def __init__(self, cache: features.Features, data: CaptionSet, *, crop: float = 1.0) -> None:
         self.cache, self.crop = cache, crop
-        self.locations = cache.locate([features.key(item.path) for item in data])
-        cache.rows.clear()  # frees the memory of a hundred thousand keys, which are not needed again
+        self.locations = cache.locate([features.image_key(item.path) for item in data])
+        cache.locations.clear()  # frees the memory of a hundred thousand keys, which are not needed again
 
     def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
         views = rng.integers(0, 2, len(positions)) if rng is not None and self.cache.spec.flip else None
@@ -73,10 +73,13 @@ class CachedGrids:
         return grids if rng is None or self.crop == 1 else crop(grids, self.crop, rng)
 
 
-def crop(grids: torch.Tensor, share: float, rng: np.random.Generator) -> torch.Tensor:
-    """Random parts of grids (B, C, rows, cols), at least `share` of each side: one size for all, an offset for each."""
+def crop(grids: torch.Tensor, min_share: float, rng: np.random.Generator) -> torch.Tensor:
+    """Random parts of grids (B, C, rows, cols), at least `min_share` of each side.
+
+    All have the same size, and each has its own offset.
+    """
     (rows, cols), images = grids.shape[2:], len(grids)
-    height, width = (int(rng.integers(math.ceil(side * share), side + 1)) for side in (rows, cols))
+    height, width = (int(rng.integers(math.ceil(side * min_share), side + 1)) for side in (rows, cols))
     tops, lefts = rng.integers(0, rows - height + 1, images), rng.integers(0, cols - width + 1, images)
     offsets = zip(grids, tops, lefts, strict=True)
     return torch.stack([grid[:, top : top + height, left : left + width] for grid, top, left in offsets])
@@ -95,11 +98,11 @@ class PixelGrids:
         size = self.encoder.settings.size
         uniform = rng.random((len(positions), 5)) if rng is not None and self.augment else None
 
-        def one(i: int) -> NDArray[np.uint8]:
+        def read_pixels(i: int) -> NDArray[np.uint8]:
             image, _ = read(self.paths[positions[i]], least=2 * size)
             return squash(image if uniform is None else augment(image, uniform[i]), size)
 
-        pixels = np.stack(list(self.pool.map(one, range(len(positions)))))
+        pixels = np.stack(list(self.pool.map(read_pixels, range(len(positions)))))
         with torch.no_grad():
             return self.encoder.trunk(torch.from_numpy(pixels).to(self.encoder.mean.device))
 

@@ -22,22 +22,22 @@ from captioner.train.run_folder import RunFolder
 class Logger:
     """Writes metrics.jsonl, timing.jsonl and TensorBoard's files, and prints lines. Only the main process writes."""
 
-    def __init__(self, folder: RunFolder, step: int, *, validated: bool, writes: bool) -> None:
+    def __init__(self, run_folder: RunFolder, step: int, *, validated: bool, writes: bool) -> None:
         """A resumed run drops the metrics that it will write again.
 
         These are the rows after `step`, and the validation at `step` unless it is done (`validated`).
         """
-        self.folder, self.writes = folder, writes
+        self.run_folder, self.writes = run_folder, writes
         self.board: Any = None
         if not writes:
             return
         from torch.utils.tensorboard import SummaryWriter
 
-        self.board = SummaryWriter(str(folder.board), purge_step=step + 1 if step else None)
-        if folder.metrics.exists():
-            lines = folder.metrics.read_text().splitlines()
+        self.board = SummaryWriter(str(run_folder.board), purge_step=step + 1 if step else None)
+        if run_folder.metrics.exists():
+            lines = run_folder.metrics.read_text().splitlines()
             earlier = [line for line in lines if _is_before(line, step, validated)]
-            write_atomically(folder.metrics, "".join(line + "\n" for line in earlier))
+            write_atomically(run_folder.metrics, "".join(line + "\n" for line in earlier))
 
     def info(self, line: str) -> None:
         if self.writes:
@@ -46,14 +46,14 @@ class Logger:
     def metrics(self, step: int, **row: Any) -> None:
         if not self.writes:
             return
-        _append(self.folder.metrics, {"step": step, **row})
+        _append(self.run_folder.metrics, {"step": step, **row})
         kind = "validation" if "validation" in row else "train"
         for name, value in (row["validation"] if kind == "validation" else row).items():
             self.board.add_scalar(f"{kind}/{name}", value, step)
 
     def timing(self, **row: Any) -> None:
         if self.writes:
-            _append(self.folder.timing, row)
+            _append(self.run_folder.timing, row)
 
     def samples(self, step: int, data: CaptionSet, hypotheses: list[Hypothesis], backend: Backend) -> None:
         """Captions of the first validation images, with their attention maps."""

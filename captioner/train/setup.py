@@ -1,4 +1,8 @@
-"""From a config to what a run trains and reads: data, vocabulary, network, grids, optimizer."""
+"""From a config to what a run trains and reads: data, vocabulary, network, grids, optimizer.
+
+The trunk is the frozen stages of the encoder, whose output is cached. The tail is the stages after them, which a run
+may train.
+"""
 
 from __future__ import annotations
 
@@ -62,22 +66,22 @@ class InitialWeights:
     source: Path
 
     @classmethod
-    def of_checkpoint(cls, folder: RunFolder, tensors: dict[str, Tensor]) -> InitialWeights:
+    def of_checkpoint(cls, run_folder: RunFolder, tensors: dict[str, Tensor]) -> InitialWeights:
         """Those of a run that is resumed."""
-        return cls(Vocabulary.load(folder.vocabulary), checkpoint.part(tensors, "network"), folder.checkpoint)
+        return cls(Vocabulary.load(run_folder.vocabulary), checkpoint.part(tensors, "network"), run_folder.checkpoint)
 
     @classmethod
     def of_model(cls, path: Path) -> InitialWeights:
         """The best weights of a run, or the weights of a bundle, by its folder."""
-        folder = RunFolder(model_folder(path))
-        weights = folder.best_weights if folder.best_weights.is_file() else folder.path / WEIGHTS
-        for file in (folder.vocabulary, weights):
+        run_folder = RunFolder(model_folder(path))
+        weights = run_folder.best_weights if run_folder.best_weights.is_file() else run_folder.path / WEIGHTS
+        for file in (run_folder.vocabulary, weights):
             if not file.is_file():
                 raise UsageError(
                     f"training.start_from: {path} has no {file.name}; give the folder of a bundle, or of a run that "
                     "has been validated"
                 )
-        return cls(Vocabulary.load(folder.vocabulary), checkpoint.read(weights)[0], weights)
+        return cls(Vocabulary.load(run_folder.vocabulary), checkpoint.read(weights)[0], weights)
 
 
 def prepare(config: Config, world: World, resumed: InitialWeights | None = None) -> TrainingSetup:
@@ -85,8 +89,8 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     settings = config.training
     train_set, val_set = read_split(config, "train"), read_split(config, "val")
     check_apart(train_set, val_set)
-    train_set = _first(train_set, settings.limit)
-    val_set = _first(val_set, settings.validation.images)
+    train_set = _limited(train_set, settings.limit)
+    val_set = _limited(val_set, settings.validation.images)
     initial = resumed or (InitialWeights.of_model(settings.start_from.expanduser()) if settings.start_from else None)
     if initial is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
@@ -115,11 +119,11 @@ def initial_encoder(config: Config) -> Encoder:
 
 
 def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimizer:
-    """The configured optimizer. The `share` of a group is multiplied with the learning rate."""
+    """The configured optimizer. The learning rate of a group is multiplied with its `lr_factor`."""
     s = config.training.optimizer
-    groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "share": 1.0}]
+    groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "lr_factor": 1.0}]
     if setup.tail:
-        groups.append({"params": setup.tail, "share": config.training.tune.learning_rate})
+        groups.append({"params": setup.tail, "lr_factor": config.training.tune.learning_rate})
     if s.name == "rmsprop":
         return torch.optim.RMSprop(groups, lr=s.learning_rate, weight_decay=s.weight_decay)
     kind = torch.optim.Adam if s.name == "adam" else torch.optim.AdamW
@@ -141,20 +145,24 @@ def _network(config: Config, initial: InitialWeights) -> Network:
 
 def _differences(config: Config, weights: Path) -> list[str]:
     """Settings of the weights' bundle or run that shape them and differ from the config, as --set takes them."""
-    folder = RunFolder(model_folder(weights.parent))
+    run_folder = RunFolder(model_folder(weights.parent))
     try:
-        if (folder.path / MANIFEST).is_file():
-            settings = current_settings(read_manifest(folder.path).settings)
+        if (run_folder.path / MANIFEST).is_file():
+            settings = current_settings(read_manifest(run_folder.path).settings)
         else:
-            settings = configs.load(folder.config).model_dump(mode="json")
+            settings = configs.load(run_folder.config).model_dump(mode="json")
     except CaptionerError:
         return []
-    theirs, ours = (
+    of_weights, of_config = (
         {**_flat("encoder", s["encoder"]), **_flat("model", s["model"])}
         for s in (settings, config.model_dump(mode="json"))
     )
-    shaping = [key for key in theirs if key not in SHAPELESS and not key.endswith("dropout")]
-    return [f"{key}={json.dumps(theirs[key])}" for key in shaping if key in ours and theirs[key] != ours[key]]
+    shaping = [key for key in of_weights if key not in SHAPELESS and not key.endswith("dropout")]
+    return [
+        f"{key}={json.dumps(of_weights[key])}"
+        for key in shaping
+        if key in of_config and of_weights[key] != of_config[key]
+    ]
 
 
 def _flat(name: str, values: Any) -> dict[str, Any]:
@@ -165,7 +173,7 @@ def _flat(name: str, values: Any) -> dict[str, Any]:
 
 
 def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> Grids:
-    if network.encoder.cut == 0:
+    if not network.encoder.has_trunk:
         if config.training.crop < 1:
             raise UsageError(
                 f"training.crop={config.training.crop} crops cached grids, but encoder.tail={config.encoder.tail} "
@@ -190,5 +198,6 @@ def _tail(config: Config, network: Network) -> list[nn.Parameter]:
     return encoder.tune(stage, depthwise=config.training.tune.depthwise)
 
 
-def _first(data: CaptionSet, count: int | None) -> CaptionSet:
+def _limited(data: CaptionSet, count: int | None) -> CaptionSet:
+    """The first images of a split; all without a count."""
     return dataclasses.replace(data, items=data.items[:count]) if count else data

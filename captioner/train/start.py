@@ -28,14 +28,14 @@ def start(
 
     if resume is not None:
         folder = resume
-        run = RunFolder(resume)
-        if not run.checkpoint.is_file():
-            raise UsageError(f"--resume: {resume} has no checkpoint ({run.checkpoint.name})")
+        run_folder = RunFolder(resume)
+        if not run_folder.checkpoint.is_file():
+            raise UsageError(f"--resume: {resume} has no checkpoint ({run_folder.checkpoint.name})")
         if config is not None or overwrite:
             raise UsageError(
                 "--resume uses the run's own config: leave out --config and --overwrite; --set changes settings"
             )
-        settings = configs.load(run.config, changes)
+        settings = configs.load(run_folder.config, changes)
     elif config is None:
         raise UsageError("give --config FILE to start a run, or --resume RUN to resume one")
     else:
@@ -49,12 +49,14 @@ def start(
     return folder
 
 
-def _make_folder(folder: RunFolder, overwrite: bool) -> None:
-    path = folder.path
+def _make_folder(run_folder: RunFolder, overwrite: bool) -> None:
+    path = run_folder.path
     if is_occupied(path):
         check_unoccupied(path, "--run", overwrite=overwrite, resume=f"continue it with --resume {path}")
-        if not folder.config.is_file():
-            raise UsageError(f"--overwrite: {path} is not a run folder (no {folder.config.name}); it was not changed")
+        if not run_folder.config.is_file():
+            raise UsageError(
+                f"--overwrite: {path} is not a run folder (no {run_folder.config.name}); it was not changed"
+            )
         shutil.rmtree(path)
     path.mkdir(parents=True, exist_ok=True)
 
@@ -70,7 +72,7 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
     settings = configs.load(config, changes)
     torch.manual_seed(settings.seed)  # as in training, so that encoder.weights=none is the same random encoder
     encoder = initial_encoder(settings)
-    if encoder.cut == 0:
+    if not encoder.has_trunk:
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")
     with join(device) as world:
         for which in ("train", "val"):

@@ -27,7 +27,7 @@ from captioner.train import config_file as configs
 from captioner.train.batch_loss import BatchLoss
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import Config
-from captioner.train.corpus import StepPlan, plan
+from captioner.train.corpus import Batch, plan_epoch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
 from captioner.train.epoch_timer import EpochTimer
@@ -68,9 +68,9 @@ def train(config: Config, folder: Path, world: World, *, resume: bool = False) -
 
 class Trainer:
     def __init__(self, config: Config, folder: Path, world: World, resume: bool) -> None:
-        self.config, self.settings, self.folder, self.world = config, config.training, RunFolder(folder), world
-        saved, saved_state = checkpoint.read(self.folder.checkpoint) if resume else ({}, {})
-        weights = InitialWeights.of_checkpoint(self.folder, saved) if resume else None
+        self.config, self.settings, self.run_folder, self.world = config, config.training, RunFolder(folder), world
+        saved, saved_state = checkpoint.read(self.run_folder.checkpoint) if resume else ({}, {})
+        weights = InitialWeights.of_checkpoint(self.run_folder, saved) if resume else None
         self.setup = prepare(config, world, weights)
         self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
         self.optimizer = make_optimizer(config, self.setup)
@@ -80,17 +80,17 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(enabled=float16)
         self.state = self._restore(saved, saved_state) if resume else TrainingState()
         self.saved_step = self.state.step
-        self.loss = BatchLoss(self.setup, self.settings, self.state, world, self.generator)
+        self.batch_loss = BatchLoss(self.setup, self.settings, self.state, world, self.generator)
         if world.is_main:
             sweep(folder)
-            write_atomically(self.folder.config, configs.dump(config))  # a resumed run may have changed settings
+            write_atomically(self.run_folder.config, configs.dump(config))  # a resumed run may have changed settings
             if not resume:
-                self.vocabulary.save(self.folder.vocabulary)
+                self.vocabulary.save(self.run_folder.vocabulary)
         if not resume:
             self._save()
         if world.rank:  # the same weights in all processes, but different dropout
             torch.manual_seed(_seed(config.seed, self.state.step, world.rank))
-        self.logger = Logger(self.folder, self.state.step, validated=self.state.position == 0, writes=world.is_main)
+        self.logger = Logger(self.run_folder, self.state.step, validated=self.state.position == 0, writes=world.is_main)
 
     # --- the training loop ---------------------------------------------------------------------------
 
@@ -105,21 +105,21 @@ class Trainer:
         if self._has_stopped_improving():
             self.logger.info(f"no better {s.validation.score} for {state.waiting} validations: stopped")
         best = f"best {s.validation.score} {state.best:.1f} after epoch {state.best_epoch}"
-        self.logger.info(f"done: {best}, in {self.folder.best_weights.parent}")
+        self.logger.info(f"done: {best}, in {self.run_folder.best_weights.parent}")
 
     def _train_epoch(self, interrupt: Interrupt) -> None:
         s, state = self.settings, self.state
         self._begin_epoch()
-        steps = self._plan_epoch()
-        with EpochTimer(self.world, state, s.epochs, len(steps)) as timer:
-            for batch, grid in self._batches(steps):
+        batches = self._plan_epoch()
+        with EpochTimer(self.world, state, s.epochs, len(batches)) as timer:
+            for batch, grids in self._read_batches(batches):
                 with timer.step(batch.captions.size):
                     self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
-                    self._set_learning_rate(len(steps))
-                    updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(steps)
-                    with self.loss.gradient_sync(updates):
-                        loss = self.loss(batch, grid)
-                        scaled = self.scaler.scale(loss * self.loss.weight(batch) / s.accumulate)
+                    self._set_learning_rate(len(batches))
+                    updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(batches)
+                    with self.batch_loss.gradient_sync(updates):
+                        loss = self.batch_loss(batch, grids)
+                        scaled = self.scaler.scale(loss * self.batch_loss.weight(batch) / s.accumulate)
                         scaled.backward()  # type: ignore[no-untyped-call]
                     mean_loss = self._finite("loss", float(self.world.sum(loss.detach())) / self.world.size)
                     if updates:
@@ -130,15 +130,15 @@ class Trainer:
                         self.ema.update(state.step)
                     state.step += 1
                     state.position += 1
-                    state.stage_steps += self.loss.self_critical is not None
+                    state.stage_steps += self.batch_loss.self_critical is not None
                 timer.show(mean_loss)
-                if state.position % LOG_EVERY == 0 or state.position == len(steps):
-                    self._log_metrics(len(steps))
+                if state.position % LOG_EVERY == 0 or state.position == len(batches):
+                    self._log_metrics(len(batches))
                 if not updates:
                     continue  # a checkpoint does not hold gradients
                 if self.world.any(interrupt.requested):
                     self._save()
-                    resume = f"captioner train --resume {self.folder.path}"
+                    resume = f"captioner train --resume {self.run_folder.path}"
                     raise CaptionerError(f"stopped and saved at step {state.step}; to resume: {resume}")
                 if state.step - self.saved_step >= s.checkpoint_every:
                     self._save()
@@ -155,11 +155,11 @@ class Trainer:
         """The encoder's tail is trained from its epoch on, and the self-critical stage begins at its epoch."""
         for parameter in self.setup.tail:
             parameter.requires_grad_(self.state.epoch >= self.settings.tune.start_epoch)
-        self.loss.begin_epoch()
+        self.batch_loss.begin_epoch()
 
-    def _plan_epoch(self) -> list[StepPlan]:
-        references = self.loss.self_critical.settings.references if self.loss.self_critical else 1
-        steps = plan(
+    def _plan_epoch(self) -> list[Batch]:
+        references = self.batch_loss.self_critical.settings.references if self.batch_loss.self_critical else 1
+        batches = plan_epoch(
             self.setup.corpus,
             images=self.settings.images,
             captions=self.settings.captions,
@@ -168,29 +168,29 @@ class Trainer:
             world_size=self.world.size,
             references=references,
         )
-        if not steps:
+        if not batches:
             raise CaptionerError(f"no training image has {references} captions (training.scst.references)")
-        return steps
+        return batches
 
-    def _batches(self, steps: list[StepPlan]) -> Iterator[tuple[StepPlan, Tensor]]:
-        """The rest of the epoch: this process's part of each step, and its grids, which are read one step ahead."""
+    def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+        """The rest of the epoch: this process's part of each batch, and its grids, which are read one batch ahead."""
         epoch, first, rank = self.state.epoch, self.state.position, self.world.rank
 
-        def fetch(i: int) -> tuple[StepPlan, Tensor]:
-            batch = steps[first + i].share(rank, self.world.size)
+        def fetch(i: int) -> tuple[Batch, Tensor]:
+            batch = batches[first + i].for_process(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
             return batch, self.setup.train_grids(batch.images, rng)
 
-        return read_ahead(fetch, len(steps) - first)
+        return read_ahead(fetch, len(batches) - first)
 
     # --- one batch -----------------------------------------------------------------------------------
 
     def _set_learning_rate(self, steps: int) -> None:
         rate = schedule.learning_rate(
-            self.settings, self.state, steps, self_critical=self.loss.self_critical is not None
+            self.settings, self.state, steps, self_critical=self.batch_loss.self_critical is not None
         )
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+            group["lr"] = rate * group["lr_factor"]
 
     def _clip_gradient(self) -> None:
         self.scaler.unscale_(self.optimizer)
@@ -220,7 +220,7 @@ class Trainer:
                 state.best, state.best_epoch, state.waiting = result.scores[s.score], state.epoch, 0
                 if self.world.is_main:
                     best = {"epoch": state.epoch, "step": state.step, "scores": result.scores}
-                    write_best(self.folder, self.network, best)
+                    write_best(self.run_folder, self.network, best)
             else:
                 state.waiting += 1
                 state.plateaus += state.waiting % (self.settings.schedule.patience + 1) == 0
@@ -254,7 +254,9 @@ class Trainer:
             saved |= checkpoint.prefixed("average", self.ema.tensors)
             saved |= checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer))
             saved |= checkpoint.prefixed("rng", checkpoint.rng_tensors(self.world.device))
-            checkpoint.write(self.folder.checkpoint, saved, asdict(self.state) | {"scaler": self.scaler.state_dict()})
+            checkpoint.write(
+                self.run_folder.checkpoint, saved, asdict(self.state) | {"scaler": self.scaler.state_dict()}
+            )
         self.saved_step = self.state.step
         self.world.barrier()
 
@@ -267,7 +269,7 @@ class Trainer:
         return TrainingState(**state)
 
     def last_good_checkpoint(self) -> str:
-        return f"the last good checkpoint is {self.folder.checkpoint}"
+        return f"the last good checkpoint is {self.run_folder.checkpoint}"
 
 
 def _seed(*parts: int) -> int:

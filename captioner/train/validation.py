@@ -31,11 +31,11 @@ def validate(
     backend: TorchBackend, data: CaptionSet, grids: Grids, settings: ValidationSettings, world: World
 ) -> ValidationResult:
     """Caption every image of `data` once. The processes share the work, and all of them get the result."""
-    mine = np.arange(world.rank, len(data), world.size)
+    positions = np.arange(world.rank, len(data), world.size)
     captions: list[tuple[int, str]] = []
     samples: list[tuple[int, Hypothesis]] = []
-    for start in range(0, len(mine), settings.batch):
-        batch = mine[start : start + settings.batch]
+    for start in range(0, len(positions), settings.batch):
+        batch = positions[start : start + settings.batch]
         for position, hypothesis in zip(batch, caption(backend, grids(batch), settings.search), strict=True):
             captions.append((int(position), backend.vocabulary.decode(hypothesis.words)))
             if position < settings.samples:

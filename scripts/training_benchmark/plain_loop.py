@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from captioner.images.reading import load
 from captioner.model import loss as objective
 from captioner.model.decoder import Decoder
-from captioner.train.corpus import tensors
+from captioner.train.corpus import padded_arrays
 from captioner.train.splits import read_split
 from training_benchmark.sizes import Sizes
 from training_benchmark.trainer_run import TrainerRun
@@ -33,12 +33,12 @@ class PlainLoop:
         self.decoder = PlainDecoder(setup.network.decoder, setup.network.encoder.size)
         self.optimizer = torch.optim.AdamW(self.decoder.parameters(), lr=5e-4)
         generator = torch.Generator().manual_seed(0)
-        self.order = torch.randperm(len(self.corpus.start) - 1, generator=generator).tolist()
+        self.order = torch.randperm(len(self.corpus.caption_starts) - 1, generator=generator).tolist()
         self.position = 0
 
     def batch(self, captions: list[int]) -> tuple[Tensor, Tensor]:
         """Annotations of each caption's image (N, L, D), and padded words with start and end (N, T)."""
-        owners = np.searchsorted(self.corpus.first, captions, side="right") - 1
+        owners = np.searchsorted(self.corpus.image_starts, captions, side="right") - 1
         annotations = []
         with torch.no_grad():
             for start in range(0, len(captions), 32):
@@ -78,9 +78,11 @@ class PlainLoop:
         """The difference of this loss and the trainer's, for the first captions and the initial weights."""
         network = run.trainer.network.eval()
         indices = np.arange(min(6, len(self.corpus)))
-        captions = [[int(self.corpus.first[i]) + k for k in range(self.sizes.captions_per_image)] for i in indices]
+        captions = [
+            [int(self.corpus.image_starts[i]) + k for k in range(self.sizes.captions_per_image)] for i in indices
+        ]
         sentences = [[self.corpus.caption(c) for c in row] for row in captions]
-        batch = [torch.from_numpy(x) for x in tensors(sentences, self.vocabulary)]
+        batch = [torch.from_numpy(x) for x in padded_arrays(sentences, self.vocabulary)]
         self.decoder.eval()
         with torch.no_grad():
             forced = network.decoder(network.annotations(run.trainer.setup.train_grids(indices)), *batch)

@@ -67,7 +67,7 @@ def close(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def rows(cache: Features, paths: list[Path]) -> torch.Tensor:
-    return cache.read(cache.locate([features.key(path) for path in paths]))
+    return cache.read(cache.locate([features.image_key(path) for path in paths]))
 
 
 def test_a_row_is_the_output_of_the_trunk_for_its_image(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_tail_on_cached_grids_gives_the_annotations_of_the_whole_encoder(tmp
 def test_the_second_view_has_the_features_of_the_mirror_image(tmp_path: Path) -> None:
     paths = pictures(tmp_path / "images", 4)
     cache, net = build(tmp_path / "cache", paths, flip=True)
-    locations = cache.locate([features.key(path) for path in paths])
+    locations = cache.locate([features.image_key(path) for path in paths])
     grids = cache.read(locations, np.array([1, 0, 1, 0]))
     for row, path, mirrored in zip(grids, paths, (True, False, True, False), strict=True):
         close(row, direct(net, path, mirrored))
@@ -108,7 +108,7 @@ def test_new_images_are_added_to_a_cache_and_none_is_encoded_twice(tmp_path: Pat
     second, _ = build(tmp_path / "cache", paths, net, progress=lambda done, total: shown.append((done, total)))
     assert shown == [(4, 8), (6, 8), (7, 8), (8, 8)]  # shards of three, batches of two
     assert torch.equal(rows(second, paths[:4]), before)
-    assert len(second.rows) == 8
+    assert len(second.locations) == 8
     build(tmp_path / "cache", paths[2:5], net, progress=lambda done, total: pytest.fail("encoded again"))
 
 
@@ -137,16 +137,16 @@ def test_a_key_changes_with_the_beginning_the_middle_and_the_end_of_a_file(size:
     file = tmp_path / "a.jpg"
     data = bytearray(random.Random(size).randbytes(size))
     file.write_bytes(data)
-    first = features.key(file)
+    first = features.image_key(file)
     for place in (0, size // 2, size - 1):
         changed = bytearray(data)
         changed[place] ^= 1
         file.write_bytes(changed)
-        assert features.key(file) != first
+        assert features.image_key(file) != first
     moved = tmp_path / "elsewhere" / tmp_path.name / "a.jpg"
     moved.parent.mkdir(parents=True)
     moved.write_bytes(data)
-    assert features.key(moved) == first
+    assert features.image_key(moved) == first
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def check_nothing_false(folder: Path, paths: list[Path], reference: Features) ->
     if not (folder / "cache.json").exists():
         return 0
     cache = Features(folder, reference.spec)
-    have = [path for path in paths if features.key(path) in cache.rows]
+    have = [path for path in paths if features.image_key(path) in cache.locations]
     assert torch.equal(rows(cache, have), rows(reference, have))
     if len(have) < len(paths):
         with pytest.raises(CaptionerError, match="is incomplete"):
@@ -334,6 +334,6 @@ def test_opening_a_cache_does_not_read_its_rows(tmp_path: Path) -> None:
     assert path.stat().st_size > 250e6
     (tmp_path / "cache" / "00007.json").write_text(json.dumps([f"k{i}" for i in range(count)]))
     cache = Features(tmp_path / "cache", spec)
-    assert len(cache.rows) == count + 1
+    assert len(cache.locations) == count + 1
     assert cache.read(cache.locate(["k199999"])).abs().sum() == 0
     shutil.rmtree(tmp_path / "cache")

@@ -19,7 +19,7 @@ from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import SelfCriticalSettings
-from captioner.train.corpus import Corpus, tensors
+from captioner.train.corpus import Corpus, padded_arrays
 from captioner.train.loaded_run import load_last
 from captioner.train.self_critical import (
     SampledCaptions,
@@ -103,7 +103,7 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
     reward = torch.tensor([1.7 * words.count(RED) - words.count(DOT) + 0.3 for words, _ in every], dtype=torch.float64)
     exact = torch.autograd.grad((p * reward).sum(), list(decoder.parameters()), allow_unused=True)
 
-    inputs, targets, lengths = (torch.from_numpy(x) for x in tensors([[words for words, _ in every]], VOCABULARY))
+    inputs, targets, lengths = (torch.from_numpy(x) for x in padded_arrays([[words for words, _ in every]], VOCABULARY))
     looks: dict[str, Any] = {}
     if hard:
         table = torch.zeros(1, len(every), inputs.shape[-1], dtype=torch.int64)
@@ -201,7 +201,7 @@ def test_the_reward_rises(mode: str, baseline: str) -> None:
         sampled = torch.rand(4, 8, generator=generator) < 0.5 if mode == "hard" else None
         samples = critic.sample(annotations, images, sampled, generator)
         rewards.append(samples.mean_reward)
-        batch = [torch.from_numpy(x) for x in tensors(samples.words, WORDS)]
+        batch = [torch.from_numpy(x) for x in padded_arrays(samples.words, WORDS)]
         forced = decoder(annotations, *batch, sampled=samples.sampled, cells=samples.cells)
         critic.loss(forced, samples, cells_weight=0.2).backward()
         optimizer.step()
@@ -224,7 +224,7 @@ def test_sorting_by_length_keeps_captions_cells_and_advantages_together() -> Non
     assert first.words == [[[DOT, RED], [RED], []]]
     losses = []
     for samples in (unsorted, first):
-        batch = [torch.from_numpy(x) for x in tensors(samples.words, VOCABULARY)]
+        batch = [torch.from_numpy(x) for x in padded_arrays(samples.words, VOCABULARY)]
         forced = decoder(image(), *batch, sampled=samples.sampled, cells=samples.cells)
         losses.append(float(loss(forced, samples.advantages.flatten(), VOCABULARY, max_length=2).detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
@@ -352,7 +352,7 @@ def test_sampling_and_teacher_forcing_have_equal_probabilities_in_bfloat16(decod
         ModelSettings.model_validate(settings), 8, len(VOCABULARY), (2, 2)
     ).eval()
     sentences = [[[RED, DOT] * 8]]
-    inputs, targets, lengths = (torch.from_numpy(x) for x in tensors(sentences, VOCABULARY))
+    inputs, targets, lengths = (torch.from_numpy(x) for x in padded_arrays(sentences, VOCABULARY))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         annotations = torch.randn(1, 4, 8)
         read = network(annotations, inputs, targets, lengths).logits.float().log_softmax(-1)

@@ -19,7 +19,7 @@ from captioner.model import loss as objective
 from captioner.train import checkpoint
 from captioner.train import trainer as loops
 from captioner.train.batch_loss import BatchLoss, ForwardPass
-from captioner.train.corpus import StepPlan
+from captioner.train.corpus import Batch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
 from captioner.train.run_folder import RunFolder
@@ -52,7 +52,7 @@ def plain_descent(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def make(config: Any, setup: Any) -> torch.optim.Optimizer:
         groups = make_optimizer(config, setup).param_groups
-        return torch.optim.SGD([{"params": g["params"], "share": g["share"]} for g in groups], lr=1.0)
+        return torch.optim.SGD([{"params": g["params"], "lr_factor": g["lr_factor"]} for g in groups], lr=1.0)
 
     monkeypatch.setattr(loops, "make_optimizer", make)
 
@@ -224,8 +224,8 @@ def test_captions_weigh_the_same_in_large_and_small_steps(shapes: Path, tmp_path
     trainer = Trainer(config, new_folder(tmp_path / "run"), ALONE, False)
     shares = {}
     for images, captions in ((4, 4), (8, 1), (2, 4), (8, 2)):
-        step = StepPlan(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
-        shares[step.captions.size] = trainer.loss.weight(step)
+        step = Batch(np.zeros(images, np.int64), np.zeros((images, captions), np.int64))
+        shares[step.captions.size] = trainer.batch_loss.weight(step)
     assert shares == {16: 1.0, 8: 0.5}
 
 
@@ -335,7 +335,7 @@ def test_optimizers_are_those_of_torch_and_the_tail_has_its_own_rate(shapes: Pat
         setup = prepare(config, ALONE)
         optimizer = make_optimizer(config, setup)
         assert type(optimizer) is kind
-        assert [group["share"] for group in optimizer.param_groups] == [1.0, 0.3]
+        assert [group["lr_factor"] for group in optimizer.param_groups] == [1.0, 0.3]
         assert all(group["weight_decay"] == 0.1 for group in optimizer.param_groups)
         if name != "rmsprop":
             assert all(tuple(group["betas"]) == (0.8, 0.9) for group in optimizer.param_groups)
