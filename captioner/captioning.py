@@ -24,6 +24,7 @@ from captioner.inference.backend import Backend
 from captioner.inference.search import SearchOptions, caption_of, force
 from captioner.inference.search.constraints import Constraints
 from captioner.inference.streaming import BATCH, CaptionStream
+from captioner.installation import install_command
 from captioner.options import SearchKeywords, check_names
 from captioner.text.tokenizer import tokenize
 
@@ -268,9 +269,7 @@ def _torch_backend(bundle: Bundle, device: str | None, threads: int | None) -> B
 
         from captioner.inference.torch_backend import load_backend
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the torch backend needs the package {error.name!r}: pip install 'captioner[train]'"
-        ) from None
+        raise UsageError(f"the torch backend needs the package {error.name!r}: {install_command('train')}") from None
     if threads:
         torch.set_num_threads(threads)
     backend: Backend = load_backend(bundle, device)

@@ -62,7 +62,7 @@ class SearchOptions:
     hard_attention: HardAttention | None = _setting(  # noqa: RUF009 (ruff takes the type for a mutable one)
         None,
         "How a hard-attention model attends: to the expectation over all cells, to the likeliest cell (argmax), or to "
-        "a sampled cell. Ignored by soft-attention models.",
+        "a sampled cell.",
     )
 
     def __post_init__(self) -> None:

@@ -53,7 +53,7 @@ HOMES = {
 }
 BASE = distributions(PROJECT["dependencies"])
 TRAIN = BASE | distributions(EXTRAS["train"])
-DECLARED = TRAIN | distributions(EXTRAS["pdf"])
+DECLARED = TRAIN | distributions(EXTRAS["pdf"]) | distributions(EXTRAS["heic"])
 
 
 def constraints() -> list[Requirement]:

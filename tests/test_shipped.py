@@ -75,6 +75,6 @@ def test_the_config_of_the_guide_to_fine_tuning_fits_the_default_model() -> None
     guide = (ROOT / "docs" / "train-your-photos.md").read_text(encoding="utf-8")
     first, second = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[:2]
     settings = config.parse({**yaml.safe_load(first), **yaml.safe_load(second)}, "docs/train-your-photos.md")
-    assert settings.training.start_from == Path("weights/default")
+    assert settings.training.start_from == Path("default")
     training = settings.training.model_copy(update={"start_from": ROOT / "weights" / "default"})
     initial_encoder(settings.model_copy(update={"training": training}))

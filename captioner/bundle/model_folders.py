@@ -8,6 +8,9 @@ from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST
 from captioner.errors import UsageError, unknown
+from captioner.installation import REPOSITORY
+
+PUBLISHED = ("default", "hard", "flickr8k-soft", "flickr8k-hard")  # in weights/ of the repository
 
 
 def search_path() -> list[Path]:
@@ -48,9 +51,15 @@ def find_model(name: str | Path) -> Path:
     if str(name) in models:
         return models[str(name)]
     searched = ", ".join(str(parent) for parent in search_path())
+    if models and str(name) in PUBLISHED:
+        raise UsageError(
+            f"the model {str(name)!r} is not installed: the package contains the model 'default' only. The others are "
+            f"in the folder weights of the repository. To get them: git clone --depth 1 {REPOSITORY}, then set "
+            f"CAPTIONER_WEIGHTS to captioner/weights or give --model captioner/weights/{name}. Searched: {searched}."
+        )
     if not models:
         raise UsageError(
             f"unknown model {str(name)!r}: there is no model in any of {searched}. "
-            "Set CAPTIONER_WEIGHTS to a folder of bundles or give a bundle's folder."
+            f"Set CAPTIONER_WEIGHTS to a folder of bundles, such as weights of {REPOSITORY}, or give a bundle's folder."
         )
     raise UsageError(f"{unknown('model', str(name), models)} Searched: {searched}.")

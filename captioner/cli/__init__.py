@@ -10,6 +10,7 @@ import click
 
 from captioner import __version__
 from captioner.errors import CaptionerError, UsageError, nearest
+from captioner.installation import how_to_install
 
 # command: (module, line of help). The help is here, so that `captioner --help` does not load the modules.
 COMMANDS = {
@@ -62,8 +63,8 @@ def run() -> None:
     try:
         code = main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
-        click.echo("stopped", err=True)
+    except click.exceptions.Abort as stopped:  # a command may say how to go on
+        click.echo(str(stopped) or "stopped", err=True)
         sys.exit(130)
     except click.ClickException as error:
         error.show()
@@ -73,7 +74,7 @@ def run() -> None:
         if debug or missing in ("", "captioner"):
             raise
         click.echo(
-            f"captioner: this needs the package {missing!r}, which is not installed: pip install 'captioner[train]'",
+            f"captioner: this needs the package {missing!r}, which is not installed: {how_to_install(missing)}",
             err=True,
         )
         sys.exit(2)

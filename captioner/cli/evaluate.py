@@ -14,6 +14,7 @@ from captioner.cli.options import (
     allow_missing_option,
     batch_option,
     captions_format_option,
+    check_effect,
     given_options,
     images_option,
     json_option,
@@ -127,7 +128,9 @@ def command(
     if features is not None and backend == "auto":
         backend = "torch"
     loaded = load_model(model, backend=backend, device=device, threads=threads)
-    options = loaded.captioner.options(**given_options(search))
+    given = given_options(search)
+    options = loaded.captioner.options(**given)
+    check_effect(given, [loaded.captioner])
     items = evaluation_set.captions.items
     engine = loaded.captioner.backend
     source = FeatureCache(engine, items, features) if features else PictureFiles(engine, items)

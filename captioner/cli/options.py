@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
 from captioner.options import HardAttention, SearchOptions
+
+if TYPE_CHECKING:
+    from captioner.captioning import Captioner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,10 +29,36 @@ def choice(*names: str) -> click.Choice[str]:
     return click.Choice(names, case_sensitive=False)
 
 
-def picture_arguments(command: F) -> F:
+def complete_model(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """For the shell: the names of the available models, or folders where a path was begun."""
+    from captioner.bundle.model_folders import available_models
+
+    names = [name for name, _ in available_models() if name.startswith(begun)]
+    return [CompletionItem(name) for name in names] or [CompletionItem(begun, type="dir")]
+
+
+def complete_list(names: Iterable[str]) -> Callable[..., list[CompletionItem]]:
+    """For the shell: names that may be joined with commas."""
+
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+        before, comma, last = begun.rpartition(",")
+        given = before.lower().split(",")
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in names
+            if name.startswith(last.lower()) and name not in given
+        ]
+
+    return complete
+
+
+def picture_arguments(*, required: bool = True) -> Callable[[F], F]:
     """PATH… and --recursive."""
-    command = click.option("--recursive", "-r", is_flag=True, help="Include the folders inside each folder.")(command)
-    return click.argument("paths", nargs=-1, required=True, metavar="PATH…")(command)
+    options: list[Callable[[F], F]] = [
+        click.argument("paths", nargs=-1, required=required, metavar="PATH…", type=click.Path()),
+        click.option("--recursive", "-r", is_flag=True, help="Include the folders inside each folder."),
+    ]
+    return lambda command: _apply(options, command)
 
 
 def pixel_limit_option(command: F) -> F:
@@ -65,6 +95,7 @@ def model_options(command: F) -> F:
             default="default",
             show_default=True,
             metavar="NAME|DIR",
+            shell_complete=complete_model,
             help="Name or folder of the model; `captioner models` lists the names.",
         ),
         click.option(
@@ -126,6 +157,7 @@ def captions_format_option(command: F) -> F:
         "captions_format",
         metavar="NAME",
         callback=lambda context, parameter, value: value and value.lower(),
+        shell_complete=complete_list(("coco", "karpathy", "flickr8k", "table", "folder")),
         show_default="detected from the content",
         help=text,
     )(command)
@@ -214,10 +246,33 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
+def check_effect(options: dict[str, Any], captioners: Sequence[Captioner]) -> None:
+    """Refuse a search option that changes nothing for any of these models."""
+    hard = [each for each in captioners if each.manifest is not None and each.manifest.attention == "hard"]
+    if "hard_attention" in options and not hard:
+        names = " and ".join(each.manifest.name for each in captioners if each.manifest is not None)
+        raise click.UsageError(
+            f"--hard-attention has no effect: {names or 'the model'} has soft attention; "
+            "choose a hard-attention model with --model (`captioner models` tells which are)"
+        )
+    samples = options.get("sample") or any(
+        (options.get("hard_attention") or each.defaults.hard_attention) == "sampled" for each in hard
+    )
+    if "seed" in options and not samples:
+        raise click.UsageError(
+            "--seed has no effect without sampling; give --sample, or --hard-attention sampled with a hard model"
+        )
+
+
+def option_flag(name: str) -> str:
+    """The flag of a field of SearchOptions."""
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
 def _search_option(option: Field[Any]) -> Callable[[F], F]:
     """A click option for a field. All defaults are None, because the model has defaults of its own."""
     name, default = option.name, option.default
-    flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    flag = option_flag(name)
     text = option.metadata["description"]
     if name in _WORDS:
         metavar, text = _WORDS[name]

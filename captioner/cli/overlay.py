@@ -11,8 +11,12 @@ import click
 
 from captioner.cli.options import (
     FOLDER,
+    check_effect,
+    complete_list,
+    complete_model,
     given_options,
     model_options,
+    option_flag,
     overwrite_option,
     picture_arguments,
     pixel_limit_option,
@@ -23,12 +27,14 @@ from captioner.overlay.overlay_folder import FORMATS
 from captioner.progress import ProgressBar
 
 if TYPE_CHECKING:
+    from captioner.caption import Caption, Failure
     from captioner.overlay.model_captions import PerModel
     from captioner.overlay.overlay_folder import OverlayFolder, Written
+    from captioner.writers.run_summary import RunSummary
 
 
 @click.command(name="overlay")
-@picture_arguments
+@picture_arguments()
 @click.option(
     "--output", "-o", default="out", show_default=True, type=FOLDER, metavar="DIR", help="Folder to write to."
 )
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     default=("png", "html"),
     show_default="png,html",
     metavar="NAME[,NAME…]",
+    shell_complete=complete_list(FORMATS),
     help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + ".",
 )
 @click.option("--blocks", is_flag=True, help="Draw each cell as a plain rectangle, without interpolation.")
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     "--compare",
     multiple=True,
     metavar="NAME|DIR",
+    shell_complete=complete_model,
     help="Name or folder of another model to draw beside --model; may be repeated.",
 )
 @overwrite_option
@@ -85,15 +93,16 @@ def command(
 ) -> int:
     """Draw, for every word of a caption, where the model looked.
 
-    PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for a list of pictures on standard input, one
-    per line. Files are named after the pictures, and their names go to standard output. Several pictures also get a
-    gallery, index.html. A picture that cannot be read is named on standard error; the others are drawn, and the exit
-    code is 1. Search options that are not given take the model's own values.
+    PATH is a picture, a folder, a pattern such as 'photos/*.jpg', or - for standard input: a picture, or a list of
+    pictures, one per line. Files are named after the pictures, and their names go to standard output. Several pictures
+    also get a gallery, index.html. A picture that cannot be read is named on standard error; the others are drawn, and
+    the exit code is 1. Search options that are not given take the model's own values.
     """
     from captioner.captioning import Captioner
     from captioner.images import inputs
     from captioner.overlay.model_captions import force_captions, model_labels, search_captions
     from captioner.overlay.overlay_folder import OverlayFolder, check_formats
+    from captioner.writers.run_summary import RunSummary
 
     format_names = check_formats(formats)
     if not format_names:
@@ -104,13 +113,18 @@ def command(
         raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
     style = Style(blocks=blocks, per_word=per_word, opacity=opacity)
     options = given_options(search)
+    if text is not None and (without_effect := set(options) - {"hard_attention", "seed"}):
+        raise click.UsageError(
+            f"--text gives the words, so no search takes place: leave out {option_flag(min(without_effect))}"
+        )
     found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     # Names from standard input are drawn while the list is still written, with two exceptions: several models read the
     # list twice, and --overwrite must not replace a picture that comes later in the list.
     read_all = found.coming is None or bool(compare) or overwrite
-    names: Iterable[str] = list(found) if read_all else found
+    names: Iterable[str | inputs.PictureBytes] = list(found) if read_all else found
     models = [model, *compare]
     captioners = [Captioner.load(name, backend=backend, device=device, threads=threads) for name in models]
+    check_effect(options, captioners)
     folder = OverlayFolder(
         output,
         format_names,
@@ -119,7 +133,7 @@ def command(
         resume=resume,
         models=model_labels(models) if compare else [""],
         with_gallery=not isinstance(names, list) or len(names) > 1 or any(Path(path).is_dir() for path in paths),
-        inputs=map(Path, names) if isinstance(names, list) else (),
+        inputs=[Path(name) for name in names if isinstance(name, str)] if isinstance(names, list) else (),
     )
     if text is not None:
         results = force_captions(captioners, names, text, options, pixel_limit=pixel_limit)
@@ -127,12 +141,15 @@ def command(
         with_page = "html" in format_names
         results = search_captions(captioners, names, options, pixel_limit=pixel_limit, with_alternatives=with_page)
     for problem in found.problems:
-        click.echo(f"captioner: {problem}", err=True)
-    failures = len(found.problems) + _write(folder, results, len(names) if isinstance(names, list) else None)
+        click.echo(f"captioner: {problem.reason}", err=True)
+    summary = RunSummary(found.problems, found.left_out, verb="drawn")
+    failures = len(found.problems) + _write(folder, results, summary, len(names) if isinstance(names, list) else None)
+    if (line := summary.line()) is not None:
+        click.echo(line, err=True)
     return 1 if failures else 0
 
 
-def _write(folder: OverlayFolder, results: Iterable[PerModel], total: int | None) -> int:
+def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSummary, total: int | None) -> int:
     """Draw and write the overlays, and report them. Returns the number of failures."""
     from captioner.caption import Caption, Failure
     from captioner.errors import CaptionerError
@@ -153,10 +170,14 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], total: int | None
                 progress.clear()  # only now: drawing is the slow part
                 if written is not None:
                     _report(written)
+                    summary.captioned += 1
                 if reasons:
                     failures += 1
+                    summary.add_failure(_name(per_model[0]), reasons[0])
                     click.echo(f"captioner: {'; '.join(dict.fromkeys(reasons))}", err=True)
                 progress.advance()
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort("stopped; the same command with --resume continues") from None
     finally:
         gallery = folder.finish()
         if gallery is not None and gallery.files:
@@ -164,6 +185,11 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], total: int | None
         elif gallery is not None:
             click.echo(f"note: kept the existing {gallery.kept[0]}; --resume or --overwrite renews it", err=True)
     return failures
+
+
+def _name(result: Caption | Failure) -> str:
+    name = getattr(result, "name", None) or getattr(getattr(result, "picture", None), "name", "")
+    return str(name)
 
 
 def _report(written: Written) -> None:

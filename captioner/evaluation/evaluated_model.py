@@ -7,6 +7,7 @@ from pathlib import Path
 
 from captioner.captioning import BackendName, Captioner
 from captioner.errors import UsageError
+from captioner.installation import install_command
 from captioner.train.run_folder import RunFolder
 
 
@@ -48,7 +49,7 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
         from captioner.train.loaded_run import load_best
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{folder} is a training run, which needs the package {error.name!r}: pip install 'captioner[train]'"
+            f"{folder} is a training run, which needs the package {error.name!r}: {install_command('train')}"
         ) from None
     best = load_best(folder)
     if threads:

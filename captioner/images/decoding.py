@@ -14,8 +14,11 @@ from typing import IO
 from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import CaptionerError
+from captioner.images.file_kinds import HEADER, file_kind, kind_of
 from captioner.images.frame import ORIENTATIONS, Frame
 from captioner.images.pixels import to_rgb
+from captioner.images.raw_previews import open_preview
+from captioner.installation import install_command
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000; refuses decompression bombs before they are decoded
@@ -24,6 +27,7 @@ PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000; refuses decompression bombs 
 # first: for the others Pillow loads all its plugins, and not every build of Pillow has them.
 _COMMON, _OTHERS = ("JPEG", "PNG", "GIF", "BMP", "PPM"), ("WEBP", "TIFF", "AVIF", "DIB")
 _ORIENTATION_TAG = 0x0112
+_DNG_TAG = 0xC612
 _opening = threading.Lock()
 
 
@@ -35,7 +39,7 @@ def decode(
     With `least`, a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, with at least `least` pixels per side.
     The frame keeps the size of the original.
     """
-    with explained(name), _open(file) as image:
+    with explained(name), _open(file, name) as image:
         return upright(image, name, least=least, pixel_limit=pixel_limit)
 
 
@@ -53,14 +57,19 @@ def upright(
 
 def inspect(path: Path, *, pixel_limit: int = PIXEL_LIMIT) -> Frame:
     """The frame of a picture file, from its header. The pixels are not decoded and may still be damaged."""
-    with explained(str(path)), open_file(path) as file, _open(file) as image:
+    with explained(str(path)), open_file(path) as file, _open(file, str(path)) as image:
         return frame_of(image, str(path), pixel_limit)
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file has the header of a picture. The pixel limit does not count."""
+    """Whether a file has the header of a picture, also of one whose reader is not installed.
+
+    The pixel limit does not count.
+    """
+    if file_kind(path).group in ("HEIC", "raw"):
+        return True
     try:
-        with open_file(path) as file, _open(file):
+        with open_file(path) as file, _open(file, path.name):
             return True
     except Exception:  # Pillow's parsers raise nearly any exception on other files
         return False
@@ -107,23 +116,54 @@ def explained(name: str) -> Iterator[None]:
         raise CaptionerError(f"{name}: cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _open(file: IO[bytes]) -> Image.Image:
+def _open(file: IO[bytes], name: str) -> Image.Image:
     """Parse the header. Pillow's own pixel limit is a global variable: it is lifted for this call only."""
     with _opening:
         pillow_limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
-            return _open_known_format(file)
+            return _open_known_format(file, name)
         finally:
             Image.MAX_IMAGE_PIXELS = pillow_limit
 
 
-def _open_known_format(file: IO[bytes]) -> Image.Image:
+def _open_known_format(file: IO[bytes], name: str) -> Image.Image:
+    kind = kind_of(file.read(HEADER), name)
+    file.seek(0)
+    if kind.group == "HEIC":
+        return _open_heic(file, name)
+    if kind.group == "raw":
+        return _open_raw(file, name, kind.format)
+    if kind.group in ("drawing", "video"):
+        raise CaptionerError(f"{name}: {kind.format}, not a photo; convert it to JPEG or PNG first")
     try:
         return Image.open(file, formats=_COMMON)
     except UnidentifiedImageError:
         Image.init()
         file.seek(0)
-        return Image.open(file, formats=[name for name in _OTHERS if name in Image.OPEN])
+        image = Image.open(file, formats=[name for name in _OTHERS if name in Image.OPEN])
+    if image.format == "TIFF" and _DNG_TAG in image.tag_v2:  # type: ignore[attr-defined]
+        return _open_raw(file, name, "DNG")
+    return image
+
+
+def _open_heic(file: IO[bytes], name: str) -> Image.Image:
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise CaptionerError(f"{name}: HEIC needs pillow-heif: {install_command('heic')}") from None
+    register_heif_opener()
+    return Image.open(file, formats=("HEIF",))
+
+
+def _open_raw(file: IO[bytes], name: str, format: str) -> Image.Image:
+    """The preview that the camera stored. The sensor's own data is not developed."""
+    preview = open_preview(file)
+    if preview is None:
+        raise CaptionerError(
+            f"{name}: a raw file ({format}) without a preview that can be read; convert it to JPEG or TIFF first, "
+            "for example with darktable or RawTherapee"
+        )
+    return preview
 
 
 def _orientation(image: Image.Image) -> int:

@@ -1,4 +1,4 @@
-"""The pictures that a command line names: files, folders, patterns, and a list on standard input."""
+"""Which pictures a command line names: files, folders, patterns, lists, and a picture on standard input."""
 
 from __future__ import annotations
 
@@ -10,65 +10,121 @@ from pathlib import Path
 
 from captioner.errors import UsageError
 from captioner.images.decoding import SUFFIXES
-from captioner.images.reading import is_url
+from captioner.images.file_kinds import HEADER, file_kind, kind_of
+
+STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+
+
+class PictureBytes(bytes):
+    """An encoded picture that came without a file."""
+
+    name = "stdin"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An input without a caption. `group` and `format` are for counting: "raw" and "NEF", "missing" and ""."""
+
+    name: str
+    group: str
+    reason: str
+    format: str = ""
 
 
 @dataclass
 class Inputs:
-    """The names of pictures, and those that are still to be read from a list."""
+    """The pictures found before work begins, and where a list is read as it comes, the names still to come."""
 
-    names: list[str] = field(default_factory=list)
-    coming: Iterable[str] | None = None  # lines of the list
-    problems: list[str] = field(default_factory=list)  # arguments without a picture
+    pictures: list[str | PictureBytes] = field(default_factory=list)
+    coming: Iterable[str] | None = None
+    problems: list[Skipped] = field(default_factory=list)  # arguments that name nothing
+    left_out: list[Skipped] = field(default_factory=list)  # drawings, videos and folders that were not asked for
 
-    def __iter__(self) -> Iterator[str]:
-        yield from self.names
+    def __iter__(self) -> Iterator[str | PictureBytes]:
+        yield from self.pictures
         for line in self.coming or ():
             if name := line.rstrip("\r\n"):
                 yield name
 
 
 def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[str] | None = None) -> Inputs:
-    """Pictures in the order of the arguments without duplicates, those of a folder by name; then those of the list.
+    """Pictures in the order of the arguments, each once, those of a folder by name; then the list's.
 
-    `-` stands for the names in `listed`, one per line. A named file is taken whatever its suffix; reading it reports
-    what is wrong with it. No picture at all is an error.
+    `-` stands for standard input, which is `listed`: a picture, or names, one per line. A file that is named is taken
+    as it is; if it cannot be read, the reader says so. Files in folders and patterns are recognised by content. No
+    picture at all is an error.
     """
     inputs = Inputs()
-    names: dict[str, None] = {}
+    found: dict[str | PictureBytes, None] = {}
     for argument in arguments:
         path = Path(argument)
-        if argument == "-":
-            inputs.coming = listed
+        if argument in STANDARD_INPUT:
+            if (picture := _picture_on(listed)) is not None:
+                found[picture] = None
+            else:
+                inputs.coming = listed
         elif path.is_dir():
-            pictures = list(_pictures_of_folder(argument, recursive))
-            if not pictures:
-                hint = "" if recursive else "; --recursive includes the folders inside it"
-                inputs.problems.append(f"{argument}: no pictures in this folder{hint}")
-            names.update(dict.fromkeys(pictures))
+            inside = list(_folder(argument, recursive, inputs))
+            if not inside:
+                more = "" if recursive else "; --recursive looks in the folders inside it too"
+                inputs.problems.append(
+                    Skipped(argument, "empty folder", f"{argument}: no pictures in this folder{more}")
+                )
+            found.update(dict.fromkeys(inside))
         elif os.path.lexists(path):
-            names[argument] = None
+            found[argument] = None
         elif glob.has_magic(argument):
             matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 (keeps names as they were given)
-            files = [match for match in matches if Path(match).is_file() and _is_picture(match)]
+            files = list(_pictures(matches, inputs))
+            if "**" not in argument:
+                inputs.left_out += [_not_entered(match) for match in matches if Path(match).is_dir()]
             if not files:
-                inputs.problems.append(f"{argument}: no picture matches this pattern")
-            names.update(dict.fromkeys(files))
-        elif is_url(argument):
-            inputs.problems.append(f"{argument}: URLs are not opened; download the picture first")
+                reason = f"{argument}: no picture matches this pattern"
+                inputs.problems.append(Skipped(argument, "missing", reason))
+            found.update(dict.fromkeys(files))
         else:
-            inputs.problems.append(f"{argument}: no such file")
-    inputs.names = list(names)
-    if not inputs.names and inputs.coming is None:
-        raise UsageError("no picture to caption. " + "; ".join(inputs.problems))
+            inputs.problems.append(Skipped(argument, "missing", f"{argument}: no such file"))
+    inputs.pictures = list(found)
+    if not inputs.pictures and inputs.coming is None:
+        raise UsageError("no picture to caption. " + "; ".join(problem.reason for problem in inputs.problems))
     return inputs
 
 
-def _pictures_of_folder(folder: str, recursive: bool) -> Iterator[str]:
-    for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".")) if recursive else []
-        yield from (os.path.join(parent, name) for name in sorted(files) if _is_picture(name))  # noqa: PTH118
+def _picture_on(stream: Iterable[str] | None) -> PictureBytes | None:
+    """The picture that standard input holds. None where it holds text: a list may still be being written."""
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None or not kind_of(buffer.peek(HEADER)[:HEADER]).holds_picture:
+        return None
+    return PictureBytes(buffer.read())
 
 
-def _is_picture(name: str) -> bool:
-    return name.lower().endswith(SUFFIXES) and not Path(name).name.startswith(".")
+def _folder(folder: str, recursive: bool, inputs: Inputs) -> Iterator[str]:
+    for here, folders, files in os.walk(folder):
+        paths = {name: os.path.join(here, name) for name in sorted(folders) if not name.startswith(".")}  # noqa: PTH118
+        if recursive:
+            links = [path for path in paths.values() if Path(path).is_symlink()]
+            reason = "a link to a folder is not entered; name it as a PATH"
+            inputs.left_out += [Skipped(link, "linked folder not entered", f"{link}: {reason}") for link in links]
+        else:
+            inputs.left_out += [_not_entered(path) for path in paths.values()]
+        folders[:] = list(paths) if recursive else []
+        yield from _pictures((os.path.join(here, name) for name in sorted(files)), inputs)  # noqa: PTH118
+
+
+def _pictures(names: Iterable[str], inputs: Inputs) -> Iterator[str]:
+    """The files that hold a picture or are named like one. Drawings and videos are noted, other files are not."""
+    for name in names:
+        if Path(name).name.startswith(".") or not Path(name).is_file():
+            continue
+        if name.lower().endswith(SUFFIXES):
+            yield name
+            continue
+        kind = file_kind(Path(name))
+        if kind.holds_picture:
+            yield name
+        elif kind.group != "other":
+            inputs.left_out.append(Skipped(name, kind.group, f"{name}: {kind.format}, not a photo", kind.format))
+
+
+def _not_entered(folder: str) -> Skipped:
+    return Skipped(folder, "folder not entered", f"{folder}: a folder that is not entered; use --recursive")

@@ -12,6 +12,8 @@ import numpy as np
 from captioner.caption import Caption, Failure, Word
 from captioner.captioning import Captioner
 from captioner.errors import CaptionerError
+from captioner.images.inputs import PictureBytes
+from captioner.images.reading import source_name
 
 MAX_ALTERNATIVES = 5  # sentences of a page
 
@@ -20,7 +22,7 @@ PerModel = tuple[Caption | Failure, ...]  # one result per model, for one pictur
 
 def search_captions(
     captioners: Sequence[Captioner],
-    names: Iterable[str],
+    names: Iterable[str | PictureBytes],
     options: dict[str, Any],
     *,
     pixel_limit: int,
@@ -33,13 +35,18 @@ def search_captions(
         if with_alternatives and not options.get("sample"):
             beam = options.get("beam", captioner.defaults.beam)
             own_options.setdefault("n_best", min(beam, MAX_ALTERNATIVES))
-        results = captioner.stream(names, pixel_limit=pixel_limit, **own_options)
+        results = captioner.stream(names, pixel_limit=pixel_limit, keep_pictures=True, **own_options)
         streams.append(_with_cells(captioner, results))
     return zip(*streams, strict=True)
 
 
 def force_captions(
-    captioners: Sequence[Captioner], names: Iterable[str], text: str, options: dict[str, Any], *, pixel_limit: int
+    captioners: Sequence[Captioner],
+    names: Iterable[str | PictureBytes],
+    text: str,
+    options: dict[str, Any],
+    *,
+    pixel_limit: int,
 ) -> Iterator[PerModel]:
     """The same sentence about each picture, with each model's maps for it."""
     for captioner in captioners:
@@ -48,9 +55,9 @@ def force_captions(
     def forced(captioner: Captioner) -> Iterator[Caption | Failure]:
         for name in names:
             try:
-                yield captioner.force(name, text, pixel_limit=pixel_limit, **options)
+                yield captioner.force(name, text, pixel_limit=pixel_limit, keep_pictures=True, **options)
             except CaptionerError as error:
-                yield Failure(name, str(error))
+                yield Failure(source_name(name), str(error))
 
     return zip(*(_with_cells(captioner, forced(captioner)) for captioner in captioners), strict=True)
 

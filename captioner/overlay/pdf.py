@@ -13,6 +13,7 @@ from typing import Any
 from PIL import Image
 
 from captioner.errors import UsageError
+from captioner.installation import install_command
 from captioner.overlay import lettering
 from captioner.overlay.canvas import Color, Raster
 
@@ -22,7 +23,7 @@ _TEXT_DENSITY = 4  # pixels per point where text has to be an image
 def check_installed() -> None:
     """Raise an error that says how to install reportlab, where it is missing."""
     if find_spec("reportlab") is None:
-        raise UsageError("PDF files need the package reportlab: pip install 'captioner[pdf]'")
+        raise UsageError(f"PDF files need the package reportlab: {install_command('pdf')}")
 
 
 class Pdf:

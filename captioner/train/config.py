@@ -227,7 +227,9 @@ class TrainingSettings(Settings):
     )
     compile: bool = Field(False, description="Compile the model with torch.compile.")
     start_from: Path | None = Field(
-        None, description="Folder of a run or bundle whose weights training starts from. If absent, they are random."
+        None,
+        description="Folder of a run or bundle, or name of a model, whose weights training starts from. If absent, "
+        "they are random.",
     )
     checkpoint_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     augment: bool = Field(True, description="When training from pixels: random crops and mirror images.")

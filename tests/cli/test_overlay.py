@@ -201,6 +201,36 @@ def test_the_progress_bar_is_visible_while_a_picture_is_drawn(captioner, photos,
     assert visible == [True, True]
 
 
+def test_a_picture_on_standard_input_is_drawn_in_its_own_size(captioner, photos, tmp_path, monkeypatch):
+    picture = io.BytesIO()
+    Image.new("RGB", (700, 500), "red").save(picture, "PNG")
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(picture.getvalue())))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    code, _, _ = captioner("-", "-o", tmp_path / "out", "-f", "words", "--compare", "hard")
+    assert code == 0
+    with Image.open(next((tmp_path / "out" / "stdin-default-words").iterdir())) as drawn:
+        assert drawn.size == (700, 500)
+
+
+@pytest.mark.parametrize("options", [("--beam", "3"), ("--forbid", "cat"), ("--seed", "3")])
+def test_search_options_without_effect_on_a_given_sentence_are_refused(captioner, photos, tmp_path, options):
+    code, _, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", "--text", "a cat", *options)
+    assert code == 2 and options[0] in err
+
+
+def test_hard_attention_is_refused_unless_one_of_the_models_is_hard(captioner, photos, tmp_path):
+    how = ("-o", tmp_path / "out", "-f", "npz", "--hard-attention", "argmax")
+    code, _, err = captioner(photos / "one.jpg", *how)
+    assert code == 2 and "--hard-attention has no effect" in err and not (tmp_path / "out").exists()
+    assert captioner(photos / "one.jpg", *how, "--compare", "hard")[0] == 0
+
+
+def test_what_was_not_drawn_is_counted_at_the_end(captioner, photos, tmp_path):
+    (photos / "more").mkdir()
+    _, _, err = captioner(photos, "-o", tmp_path / "out", "-f", "npz")
+    assert err.endswith("2 drawn, 3 skipped: 2 unreadable, 1 folder not entered (use -r)\n")
+
+
 def test_clashing_names_are_resolved_and_reported(captioner, photos, tmp_path):
     (tmp_path / "more").mkdir()
     Image.new("RGB", (20, 20)).save(tmp_path / "more" / "one.png")

@@ -125,7 +125,7 @@ def test_the_pixel_limit_can_be_moved_and_pillows_own_is_left_alone(tmp_path, mo
     [
         (b"", "the file is empty"),
         (b"hello, I am no picture", "not a picture that can be read"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not a picture that can be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "EPS, not a photo; convert it"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, "cannot be read|not a picture"),
     ],
 )

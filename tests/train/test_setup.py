@@ -114,6 +114,19 @@ def test_a_run_starts_from_the_weights_of_a_bundle(exported: Bundle, trained: Pa
     assert setup.vocabulary == exported.vocabulary
 
 
+def test_a_run_starts_from_a_model_by_its_name(
+    exported: Bundle, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `default` does where the wheel is installed, and no weights/default is in the current folder."""
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(exported.folder.parent))
+    monkeypatch.chdir(tmp_path)
+    config = tiny_run.config(trained.parent / "data", **TAIL, training__start_from=exported.folder.name)
+    assert prepare(config, ALONE).vocabulary == exported.vocabulary
+    unknown = tiny_run.config(trained.parent / "data", **TAIL, training__start_from="nosuch")
+    with pytest.raises(UsageError, match="unknown model 'nosuch'"):
+        prepare(unknown, ALONE)
+
+
 def test_a_run_that_starts_from_a_bundle_uses_the_features_encoded_before(
     exported: Bundle, trained: Path, tmp_path: Path
 ) -> None:
