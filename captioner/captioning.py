@@ -19,7 +19,7 @@ from captioner.bundle.model_folders import find_model
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images.decoding import PIXEL_LIMIT
-from captioner.images.reading import ImageSource, load
+from captioner.images.reading import ImageSource, load_for_model
 from captioner.inference.backend import Backend
 from captioner.inference.search import SearchOptions, caption_of, force
 from captioner.inference.search.constraints import Constraints
@@ -40,9 +40,9 @@ class Captioner:
     A picture is a path, bytes, a file opened with 'rb', a Pillow image, a numpy array or a torch tensor: (height,
     width), (height, width, channels) or (channels, height, width), as uint8 or as floats in 0..1.
 
-    Keyword arguments of `__call__`, `stream` and `force` are the fields of `SearchOptions`; what is left out is the
-    model's default. Of a picture that has no file a caption keeps a thumbnail. `keep_pictures=True` keeps the picture
-    itself, for overlays in full size.
+    Keyword arguments of `__call__`, `stream` and `force` are the fields of `SearchOptions`. Options that
+    are not given have the model's default. A caption of a picture without a file keeps a thumbnail.
+    `keep_pictures=True` keeps the picture itself, for overlays in full size.
 
     Examples:
         >>> import numpy as np
@@ -155,8 +155,8 @@ class Captioner:
         if isinstance(source, (list, tuple)):
             results = self.stream(source, pixel_limit=pixel_limit, keep_pictures=keep_pictures, **options)
             return [_caption_or_error(result) for result in results]
-        stream = self._stream(options, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
-        picture, pixels = load(
+        stream = self._checked_stream(options, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
+        picture, pixels = load_for_model(
             source,  # type: ignore[arg-type]  # a list or tuple has been handled
             self.backend.image_size,
             keep=keep_pictures,
@@ -186,7 +186,7 @@ class Captioner:
             options: Fields of `SearchOptions`.
         """
         _check_sources(sources)
-        stream = self._stream(options, batch=batch, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
+        stream = self._checked_stream(options, batch=batch, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
         return stream.run(sources)
 
     def force(
@@ -204,8 +204,9 @@ class Captioner:
         """
         if not isinstance(text, str):
             raise UsageError(f"text must be a sentence, not {text!r}")
-        search_options = self._stream(options, pixel_limit=pixel_limit, keep_pictures=keep_pictures).options
-        picture, pixels = load(source, self.backend.image_size, keep=keep_pictures, pixel_limit=pixel_limit)
+        _check_positive(pixel_limit=pixel_limit)
+        search_options = self.options(**options)
+        picture, pixels = load_for_model(source, self.backend.image_size, keep=keep_pictures, pixel_limit=pixel_limit)
         annotations = self.backend.encode(pixels[None])
         numbers = self.backend.vocabulary.encode(text)
         ((hypothesis,),) = force(self.backend, annotations, [[numbers]], search_options)
@@ -230,15 +231,19 @@ class Captioner:
         model = "" if manifest is None else f"model={manifest.name!r}, attention={manifest.attention!r}, "
         return f"Captioner({model}backend={backend}, threads={self.threads})"
 
-    def _stream(
+    def _checked_stream(
         self, options: SearchKeywords, *, pixel_limit: int, keep_pictures: bool, batch: int = BATCH
     ) -> CaptionStream:
-        for name, value in (("batch", batch), ("pixel_limit", pixel_limit)):
-            if not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} must be a whole number of 1 or more, not {value!r}")
+        _check_positive(batch=batch, pixel_limit=pixel_limit)
         return CaptionStream(
             self.backend, self.options(**options), self.threads, batch, pixel_limit, bool(keep_pictures)
         )
+
+
+def _check_positive(**values: object) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name} must be a whole number of 1 or more, not {value!r}")
 
 
 def _caption_or_error(result: Caption | Failure) -> Caption:

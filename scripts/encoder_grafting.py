@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import UsageError
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.model.network import Network
 from captioner.model.weights import load_weights
 
@@ -42,7 +42,7 @@ def graft(old: Network, new: Network, paths: Sequence[Path], *, batch: int = 32)
 def _cells(old: Network, new: Network, paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
     """The annotations of both encoders at the same cells, (N, D) and (N, D')."""
     sizes = {network.encoder.settings.size for network in (old, new)}
-    pixels = {size: torch.from_numpy(np.stack([load(path, size)[1] for path in paths])) for size in sizes}
+    pixels = {size: torch.from_numpy(np.stack([load_for_model(path, size)[1] for path in paths])) for size in sizes}
     with torch.no_grad():
         a, b = (network.encode(pixels[network.encoder.settings.size]).flatten(0, 1) for network in (old, new))
     return a.double(), b.double()

@@ -96,9 +96,9 @@ class Manifest:
             files={name: read.file(record) for name, record in files.items()},
         )
         # The graph of a shared encoder refers to the weights of its own bundle.
-        other = sibling(manifest.encoder.file)
+        other = other_bundle(manifest.encoder.file)
         shared = {manifest.encoder.file, f"../{other}/model.safetensors"}
-        outside = {name for name in manifest.files if sibling(name) is not None}
+        outside = {name for name in manifest.files if other_bundle(name) is not None}
         read.check(
             not outside - shared,
             f"only the encoder may be in another bundle, not {', '.join(sorted(outside - shared))}",
@@ -106,7 +106,7 @@ class Manifest:
         return manifest
 
 
-def sibling(name: str) -> str | None:
+def other_bundle(name: str) -> str | None:
     """The neighbouring bundle that a file is in; None for a file of the bundle itself."""
     matched = _FILE.fullmatch(name)
     return matched[1] if matched else None

@@ -8,14 +8,14 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from captioner.bundle.layout import MANIFEST
-from captioner.bundle.manifest import FileRecord, sibling
+from captioner.bundle.manifest import FileRecord, other_bundle
 from captioner.errors import CaptionerError
 
 
 def verify(folder: Path, name: str, record: FileRecord, listed: Collection[str]) -> None:
     """Check one file of a bundle: where it is, its size, its checksum, and the files that a graph refers to."""
     path, home = folder / name, folder.resolve()
-    if (other := sibling(name)) is not None:
+    if (other := other_bundle(name)) is not None:
         home = home.parent / other
         path = home / Path(name).name
         if not (home / MANIFEST).is_file():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
 from captioner.bundle.loading import Bundle, load_bundle
-from captioner.bundle.manifest import Manifest, sibling
+from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import file_record
 from captioner.errors import UsageError
 from captioner.text.vocabulary import Vocabulary
@@ -37,7 +37,7 @@ def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Mani
                 shutil.copyfile(content, new / name)
         vocabulary.save(new / VOCABULARY)
         records = {path.name: file_record(path) for path in sorted(new.iterdir())}
-        if (other := sibling(manifest.encoder.file)) is not None:
+        if (other := other_bundle(manifest.encoder.file)) is not None:
             records[manifest.encoder.file] = file_record(new / manifest.encoder.file)
             if (folder.parent / other / WEIGHTS).is_file():
                 records[f"../{other}/{WEIGHTS}"] = file_record(folder.parent / other / WEIGHTS)

@@ -11,7 +11,7 @@ from captioner.cli.options import config_options, device_option
 
 @click.command()
 @config_options(required=True)
-@device_option("cuda where there is one")
+@device_option("cuda if available")
 def command(config: Path, changes: tuple[str, ...], device: str | None) -> None:
     """Encode the images of a config's train and val splits into the feature cache.
 

@@ -106,7 +106,7 @@ def model_options(command: F) -> F:
             help="Runtime: onnx, int8 (the model's 8-bit onnx graphs: faster, slightly less exact) or torch; auto is "
             "onnx on the CPU and torch on other devices.",
         ),
-        device_option("cpu; with --backend torch, cuda where there is one"),
+        device_option("cpu; with --backend torch, cuda if available"),
         click.option(
             "--threads",
             type=click.IntRange(1),

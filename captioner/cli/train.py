@@ -14,7 +14,7 @@ from captioner.cli.options import FOLDER, config_options, device_option, overwri
 @click.option("--run", "folder", type=FOLDER, metavar="DIR", show_default="runs/NAME", help="Folder of the run.")
 @click.option("--resume", type=FOLDER, metavar="DIR", help="Continue the run in this folder from its last checkpoint.")
 @overwrite_option
-@device_option("cuda where there is one")
+@device_option("cuda if available")
 def command(
     config: Path | None,
     changes: tuple[str, ...],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from captioner.errors import CaptionerError
 from captioner.images.decoding import inspect
-from captioner.images.reading import read
+from captioner.images.reading import read_image
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _problem(path: Path, decode: bool) -> str | None:
     """Why captioning and training could not read this file; None if they can."""
     try:
         if decode:
-            read(path)
+            read_image(path)
         else:
             inspect(path)
     except CaptionerError as error:

@@ -18,7 +18,7 @@ from captioner.caption import Failure
 from captioner.data.caption_set import Item
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.pixels import Pixels
-from captioner.images.reading import Picture, load
+from captioner.images.reading import Picture, load_for_model
 from captioner.inference.backend import Annotations, Backend
 
 READERS = 2  # threads that read pictures
@@ -52,7 +52,7 @@ class PictureFiles:
         with ThreadPoolExecutor(READERS, thread_name_prefix="read") as pool:
 
             def start_reading(batch: Sequence[int]) -> list[Future[tuple[Picture, Pixels]]]:
-                return [pool.submit(load, self.items[i].path, size) for i in batch]
+                return [pool.submit(load_for_model, self.items[i].path, size) for i in batch]
 
             following = start_reading(positions[0]) if positions else []
             for number, batch in enumerate(positions):
@@ -94,7 +94,7 @@ class FeatureCache:
             spec = dataclasses.replace(spec, flip=_flipped(folder))
         else:  # a folder of caches: find the one of this encoder, with or without mirror images
             specs = [spec, dataclasses.replace(spec, flip=True)]
-            matching = [each for each in specs if features.cache_folder(folder, each).is_dir()]
+            matching = [s for s in specs if features.cache_folder(folder, s).is_dir()]
             if not matching:
                 raise UsageError(
                     f"{folder}: no cache {features.cache_folder(folder, spec).name}, which this model needs "

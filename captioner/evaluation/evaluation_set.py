@@ -76,6 +76,8 @@ def _without_missing_files(captions: CaptionSet, split: str, allow_missing: bool
 def _training(whole: CaptionSet, train_captions: Path | None) -> tuple[str, ...] | None:
     """The captions of the given file, or of the train split of the data."""
     if train_captions is not None:
-        given = read_set(train_captions, setting="--train-captions")
-        return tuple(given.split("train").captions() if "train" in given.splits else given.captions())
+        training_set = read_set(train_captions, setting="--train-captions")
+        return tuple(
+            training_set.split("train").captions() if "train" in training_set.splits else training_set.captions()
+        )
     return tuple(whole.split("train").captions()) if "train" in whole.splits else None

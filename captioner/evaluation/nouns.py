@@ -154,14 +154,14 @@ _Phrases = dict[tuple[str, ...], str | None]
 @lru_cache(maxsize=8)
 def _phrases(labels: frozenset[str]) -> _Phrases:
     """Every known phrase with its label; None if the label is not in `labels`."""
-    given = {label.lower(): label for label in labels}
+    by_lower_case = {label.lower(): label for label in labels}
     phrases: _Phrases = {}
-    for lowered, label in given.items():  # first, because the names of the table take precedence
+    for lowered, label in by_lower_case.items():  # first, because the names of the table take precedence
         _add(phrases, [lowered.replace("_", " ").replace("-", " ")], label)
     for name, names in _NAMES.items():
-        if name in given:  # the table decides: "orange" alone is a color
+        if name in by_lower_case:  # the table decides: "orange" alone is a color
             phrases.pop(tuple(name.split()), None)
-        _add(phrases, names.split(", "), given.get(name))
+        _add(phrases, names.split(", "), by_lower_case.get(name))
     _add(phrases, _OTHER_THINGS.split(", "), None)
     return phrases
 

@@ -22,7 +22,7 @@ from captioner.evaluation.evaluation_set import EvaluationSet
 from captioner.evaluation.grounding import Grounding, grounded_nouns, grounding
 from captioner.evaluation.reference_likelihood import ImageSums, Likelihood, likelihood_of, sum_references
 from captioner.images.decoding import inspect
-from captioner.images.reading import Picture, load
+from captioner.images.reading import Picture, load_for_model
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import in_threads
 from captioner.inference.search import SearchOptions, caption_of, search
@@ -201,5 +201,8 @@ def _grounding(items: Sequence[Item], captions: Sequence[Caption]) -> Grounding 
 def _deletion(
     backend: Backend, items: Sequence[Item], captions: Sequence[Caption], options: SearchOptions
 ) -> Deletion | None:
-    cases = [(load(item.path, backend.image_size)[1], caption) for item, caption in zip(items, captions, strict=True)]
+    cases = [
+        (load_for_model(item.path, backend.image_size)[1], caption)
+        for item, caption in zip(items, captions, strict=True)
+    ]
     return deletion(backend, cases, options)

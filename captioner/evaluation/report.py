@@ -122,22 +122,22 @@ by bootstrap over images. Figures that were not measured are listed.</p>
 
 
 def _section(section: Section) -> str:
-    drawn = any(row.bar for row in section.rows)
-    rows = "".join(_row(row, drawn) for row in section.rows)
+    has_bars = any(row.bar for row in section.rows)
+    rows = "".join(_row(row, has_bars) for row in section.rows)
     note = f'<p class="faint">{escape(section.note)}</p>' if section.note else ""
     return (
-        f'<section class="card{" drawn" if drawn else ""}"><h3>{escape(section.title)}</h3>{note}'
+        f'<section class="card{" with-bars" if has_bars else ""}"><h3>{escape(section.title)}</h3>{note}'
         f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></section>\n'
     )
 
 
-def _row(row: Row, drawn: bool) -> str:
+def _row(row: Row, has_bars: bool) -> str:
     name = f'<th scope="row">{escape(row.name)}</th>'
     if not row.value:
-        return f'<tr>{name}<td class="remark" colspan="{4 if drawn else 3}">{escape(row.remark)}</td></tr>'
+        return f'<tr>{name}<td class="remark" colspan="{4 if has_bars else 3}">{escape(row.remark)}</td></tr>'
     cells = f'<td class="number">{escape(row.value)}</td><td class="interval">{escape(row.interval)}</td>'
     remark = row.remark
-    if drawn:
+    if has_bars:
         top = 100.0 if row.bar is None else charts.end_of_scale(row.bar[2])
         cells += f'<td class="chart">{charts.whisker(*row.bar, top) if row.bar else ""}</td>'
         remark = remark or f"of {top:g}"

@@ -20,7 +20,7 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_convolutions, quantize_products
 from captioner.export.onnx_graphs import GRAPHS, export_graphs
 from captioner.files.existing import check_unoccupied
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
@@ -100,7 +100,7 @@ def _calibration_pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
     except CaptionerError as error:
         raise UsageError(f"--int8 needs some of the pictures that the run was trained on: {error}") from None
     items = items[:: max(1, len(items) // CALIBRATION_PICTURES)][:CALIBRATION_PICTURES]
-    return (load(item.path, config.encoder.size)[1] for item in items)
+    return (load_for_model(item.path, config.encoder.size)[1] for item in items)
 
 
 def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:

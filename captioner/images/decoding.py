@@ -32,24 +32,24 @@ _opening = threading.Lock()
 
 
 def decode(
-    file: IO[bytes], name: str, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT
+    file: IO[bytes], name: str, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
 ) -> tuple[Image.Image, Frame]:
     """An upright RGB image and its frame.
 
-    With `least`, a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, with at least `least` pixels per side.
-    The frame keeps the size of the original.
+    With `min_side`, a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, but no side gets shorter than
+    `min_side` pixels. The frame keeps the size of the original.
     """
     with explained(name), _open(file, name) as image:
-        return upright(image, name, least=least, pixel_limit=pixel_limit)
+        return upright(image, name, min_side=min_side, pixel_limit=pixel_limit)
 
 
 def upright(
-    image: Image.Image, name: str, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT
+    image: Image.Image, name: str, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
 ) -> tuple[Image.Image, Frame]:
     """As `decode`, for an image that Pillow has opened."""
     frame = frame_of(image, name, pixel_limit)
-    if least is not None:
-        image.draft(None, (least, least))  # JPEG only
+    if min_side is not None:
+        image.draft(None, (min_side, min_side))  # JPEG only
     rgb = to_rgb(image)
     transposition = ORIENTATIONS[frame.orientation].pillow
     return (rgb if transposition is None else rgb.transpose(transposition)), frame
@@ -167,7 +167,7 @@ def _open_raw(file: IO[bytes], name: str, format: str) -> Image.Image:
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation; 1 where there is none or it makes no sense."""
+    """The EXIF orientation; 1 if there is none or it is invalid."""
     try:
         value = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # damaged EXIF is common, and no reason to refuse the picture

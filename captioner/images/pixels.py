@@ -19,7 +19,7 @@ _CHANNELS = (1, 3, 4)
 
 
 def squash(image: Image.Image, size: int) -> Pixels:
-    """The whole picture as a (size, size, 3) square, in training and in captioning alike.
+    """The whole picture as a (size, size, 3) square, the same in training and in captioning.
 
     Nothing is cropped, so a cell of the grid is a rectangle of the original.
     """

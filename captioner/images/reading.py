@@ -40,7 +40,7 @@ class Picture:
     """A picture that was read: its name, its frame, and a way to see it again.
 
     A picture from a file is opened again from its path. Of any other source a thumbnail is kept, or the full picture
-    where the caller asked for it.
+    if the caller asked for it.
     """
 
     name: str
@@ -48,23 +48,25 @@ class Picture:
     path: Path | None = None
     image: Image.Image | None = field(default=None, repr=False, compare=False)
 
-    def open(self, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
-        """The upright RGB picture; smaller than the frame where a thumbnail was kept, or by `least` (see `decode`)."""
+    def open(self, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
+        """The upright RGB picture. A thumbnail is smaller than the frame, and so may be a JPEG with `min_side`."""
         if self.image is not None:
             return self.image
         if self.path is None:
             raise CaptionerError(f"{self.name}: the picture was not kept")
-        return read(self.path, least=least, pixel_limit=pixel_limit)[0]
+        return read_image(self.path, min_side=min_side, pixel_limit=pixel_limit)[0]
 
 
-def read(source: ImageSource, *, least: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> tuple[Image.Image, Frame]:
-    """An upright RGB image and its frame. For `least` see `decode`."""
+def read_image(
+    source: ImageSource, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
+) -> tuple[Image.Image, Frame]:
+    """An upright RGB image and its frame. For `min_side` see `decode`."""
     name = source_name(source)
     if isinstance(source, (str, os.PathLike)):
         if is_url(name):
             raise UsageError(f"{name}: URLs are not opened; download the picture first and pass its path or bytes")
         with explained(name), open_file(Path(source)) as file:
-            return decode(file, name, least=least, pixel_limit=pixel_limit)
+            return decode(file, name, min_side=min_side, pixel_limit=pixel_limit)
     with explained(name):
         if isinstance(source, Image.Image):
             return upright(source, name, pixel_limit=pixel_limit)
@@ -72,23 +74,23 @@ def read(source: ImageSource, *, least: int | None = None, pixel_limit: int = PI
             return upright(image_from_array(source), name, pixel_limit=pixel_limit)
         if _is_tensor(source):
             return upright(_image_from_tensor(source), name, pixel_limit=pixel_limit)
-        return decode(_buffer(source, name), name, least=least, pixel_limit=pixel_limit)
+        return decode(_buffer(source, name), name, min_side=min_side, pixel_limit=pixel_limit)
 
 
-def load(
+def load_for_model(
     source: ImageSource, size: int, *, keep: bool = False, pixel_limit: int = PIXEL_LIMIT
 ) -> tuple[Picture, Pixels]:
     """A picture and the model's pixels for it, (size, size, 3) uint8. `keep` keeps a picture that has no file."""
     name = source_name(source)
     if isinstance(source, (str, os.PathLike)):
-        image, frame = read(source, least=2 * size, pixel_limit=pixel_limit)
+        image, frame = read_image(source, min_side=2 * size, pixel_limit=pixel_limit)
         return Picture(name, frame, Path(source)), squash(image, size)
-    image, frame = read(source, least=None if keep else max(2 * size, THUMBNAIL), pixel_limit=pixel_limit)
+    image, frame = read_image(source, min_side=None if keep else max(2 * size, THUMBNAIL), pixel_limit=pixel_limit)
     pixels = squash(image, size)
-    kept = image.copy()  # the caller may change or close the source
+    copy = image.copy()  # the caller may change or close the source
     if not keep:
-        kept.thumbnail((THUMBNAIL, THUMBNAIL))
-    return Picture(name, frame, image=kept), pixels
+        copy.thumbnail((THUMBNAIL, THUMBNAIL))
+    return Picture(name, frame, image=copy), pixels
 
 
 def source_name(source: object) -> str:

@@ -35,7 +35,7 @@ class Annotations:
 
 @dataclass(frozen=True)
 class State:
-    """The state of decoding. Search does not look inside; it only reorders it with `Backend.select`."""
+    """The state of decoding. Search does not look inside; it only reorders it with `Backend.select_hypotheses`."""
 
     shared: dict[str, Any]  # (B, ...): one per image
     own: dict[str, Any]  # (B, K, ...): one per hypothesis
@@ -95,8 +95,8 @@ class Backend(Protocol):
     def step(self, state: State, words: NDArray[np.int64]) -> Step:
         """One step, given the previous words (B, K): the start token before the first word."""
 
-    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+    def select_hypotheses(self, state: State, parents: NDArray[np.int64]) -> State:
         """The state in which hypothesis k of image b continues hypothesis parents[b, k]."""
 
-    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+    def select_images(self, state: State, images: NDArray[np.int64]) -> State:
         """The state of these images only, in this order."""

@@ -100,11 +100,11 @@ class OnnxBackend:
             results["place"] if state.hard_attention != "expected" else None,
         )
 
-    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+    def select_hypotheses(self, state: State, parents: NDArray[np.int64]) -> State:
         rows = np.arange(len(parents))[:, None]
         return replace(state, own={name: value[rows, parents] for name, value in state.own.items()})
 
-    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+    def select_images(self, state: State, images: NDArray[np.int64]) -> State:
         return replace(
             state,
             shared={name: value[images] for name, value in state.shared.items()},

@@ -19,7 +19,7 @@ from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError
 from captioner.images.decoding import PIXEL_LIMIT
 from captioner.images.pixels import Pixels
-from captioner.images.reading import ImageSource, Picture, load, source_name
+from captioner.images.reading import ImageSource, Picture, load_for_model, source_name
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
 from captioner.inference.search import SearchOptions, caption_of, search
@@ -34,7 +34,7 @@ _Part = tuple[list[Picture | Failure], Annotations | None]  # pictures of a part
 
 @dataclass(frozen=True)
 class CaptionStream:
-    """What to do with every picture of a stream."""
+    """Reads, encodes and captions the pictures of a stream, all with the same options."""
 
     backend: Backend
     options: SearchOptions
@@ -48,7 +48,9 @@ class CaptionStream:
         reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         waiting: deque[Future[list[Caption | Failure]]] = deque()
-        read = partial(load, size=self.backend.image_size, keep=self.keep_pictures, pixel_limit=self.pixel_limit)
+        read = partial(
+            load_for_model, size=self.backend.image_size, keep=self.keep_pictures, pixel_limit=self.pixel_limit
+        )
         try:
             for batches in rounds(sources, self.batch, self.threads):
                 encoding = []

@@ -73,13 +73,13 @@ class TorchBackend:
         )
 
     @torch.inference_mode()
-    def select(self, state: State, parents: NDArray[np.int64]) -> State:
+    def select_hypotheses(self, state: State, parents: NDArray[np.int64]) -> State:
         index = torch.from_numpy(parents).to(self.device)  # (B, K)
         row = torch.arange(len(parents), device=self.device).unsqueeze(1)
         return replace(state, own={name: value[row, index] for name, value in state.own.items()})
 
     @torch.inference_mode()
-    def keep(self, state: State, images: NDArray[np.int64]) -> State:
+    def select_images(self, state: State, images: NDArray[np.int64]) -> State:
         index = torch.from_numpy(images).to(self.device)
         return replace(
             state,
@@ -90,7 +90,7 @@ class TorchBackend:
 
 
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:
-    """The torch backend of a bundle. Without a device: on a GPU where there is one, else on the CPU."""
+    """The torch backend of a bundle. Without a device: on a GPU if available, else on the CPU."""
     torch_device = usable(device)  # before the weights are loaded, so that a wrong device is reported at once
     hard_attention = bundle.manifest.decoding.hard_attention or "expected"
     return TorchBackend(load_network(bundle), bundle.vocabulary, torch_device, hard_attention)

@@ -8,7 +8,7 @@ from captioner.errors import UsageError
 
 
 def usable(name: str | None, local_rank: int | None = None) -> torch.device:
-    """The named device, if torch can use it here. Without a name: a GPU where there is one, else the CPU.
+    """The named device, if torch can use it here. Without a name: a GPU if available, else the CPU.
 
     With several processes on one machine, each gets the GPU of its rank and touches no other.
     """

@@ -75,7 +75,7 @@ class _Track:
 
     def __init__(self, name: str, caption: Caption, top: float, style: Style) -> None:
         self._caption, self._top, self._style = caption, top, style
-        image = heat.upright(caption.picture, least=2 * LONG_SIDE)
+        image = heat.upright(caption.picture, min_side=2 * LONG_SIDE)
         scale = LONG_SIDE / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         self._image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)

@@ -34,12 +34,12 @@ def top_of_scale(*captions: Caption) -> float:
     return max(LEAST_TOP, geometry.peak([word.alpha for caption in captions for word in caption.words]))
 
 
-def upright(picture: Picture | None, least: int | None = None) -> Image.Image:
-    """The picture to draw on. With `least`, a large JPEG may be decoded smaller, but not below that many pixels."""
+def upright(picture: Picture | None, min_side: int | None = None) -> Image.Image:
+    """The picture to draw on. With `min_side`, a large JPEG may be decoded smaller, but not below that many pixels."""
     if picture is None:
         raise CaptionerError("the caption has no picture to draw on; make it with Captioner")
     accepted = picture.frame.width * picture.frame.height  # the picture was within the limit when it was captioned
-    return picture.open(least=least, pixel_limit=accepted)
+    return picture.open(min_side=min_side, pixel_limit=accepted)
 
 
 def mute(image: Image.Image) -> Image.Image:

@@ -25,7 +25,7 @@ def caption_html(caption: Caption) -> str:
     """The fragment. Where the picture cannot be opened any more, the maps are drawn on plain grey."""
     style, top = Style(), heat.top_of_scale(caption)
     try:
-        image: Image.Image | None = _fit(heat.upright(caption.picture, least=2 * PICTURE_SIDE), PICTURE_SIDE)
+        image: Image.Image | None = _fit(heat.upright(caption.picture, min_side=2 * PICTURE_SIDE), PICTURE_SIDE)
     except CaptionerError:
         image = None
     sentence = escape(caption.sentence or "(no words)")

@@ -40,13 +40,13 @@ _THUMBNAIL_SIDE = 360  # pixels of the longer side
 
 def check_formats(names: Iterable[str]) -> tuple[str, ...]:
     """The formats in the order of FORMATS, each once. A name may also be several, separated by commas."""
-    given = [name.strip().lower() for several in names for name in several.split(",") if name.strip()]
-    for name in given:
+    requested = [name.strip().lower() for joined in names for name in joined.split(",") if name.strip()]
+    for name in requested:
         if name not in FORMATS:
             raise unknown("format", name, FORMATS)
-    if "pdf" in given:
+    if "pdf" in requested:
         check_installed()
-    return tuple(name for name in FORMATS if name in given)
+    return tuple(name for name in FORMATS if name in requested)
 
 
 @dataclass
@@ -178,7 +178,7 @@ class OverlayFolder:
         size = _thumbnail_size(picture)
         if self.overwrite or not thumbnail.exists():
             thumbnail.parent.mkdir(exist_ok=True)
-            image = heat.upright(picture, least=_THUMBNAIL_SIDE)
+            image = heat.upright(picture, min_side=_THUMBNAIL_SIDE)
             image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
             buffer = io.BytesIO()
             image.save(buffer, "JPEG", quality=82, optimize=True)

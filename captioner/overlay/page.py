@@ -38,7 +38,7 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None)
     if not captions:
         raise UsageError("there is no caption to show; give one or more")
     first = captions[0][1]
-    image = heat.upright(first.picture, least=LONG_SIDE)
+    image = heat.upright(first.picture, min_side=LONG_SIDE)
     scale = min(1.0, LONG_SIDE / max(image.size))
     if scale < 1:
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))

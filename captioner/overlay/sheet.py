@@ -126,7 +126,7 @@ def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, 
     if not captions:
         raise UsageError("there is no caption to draw; give one or more")
     first = captions[0][1]
-    original = heat.upright(first.picture, least=1200)
+    original = heat.upright(first.picture, min_side=1200)
     comparing = len(captions) > 1
     # The grid has one spot per column of words; on a sheet of one caption, the first spot is the picture (None).
     spots: list[list[Word | None] | None] = [*columns([caption for _, caption in captions])]

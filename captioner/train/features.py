@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from captioner.errors import CaptionerError
 from captioner.files.atomic import open_atomically, sweep, write_atomically
 from captioner.images.pixels import TRANSFORM
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.model.encoder import Encoder
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
@@ -176,11 +176,11 @@ def _pixel_batches(
 ) -> Iterator[NDArray[np.uint8]]:
     """Decoded pictures in order, a few batches ahead of the encoder."""
     remaining = iter(paths)
-    futures = [pool.submit(load, path, size) for path in islice(remaining, 4 * batch)]
+    futures = [pool.submit(load_for_model, path, size) for path in islice(remaining, 4 * batch)]
     while futures:
         current, futures = futures[:batch], futures[batch:]
         pixels = np.stack([future.result()[1] for future in current])
-        futures += [pool.submit(load, path, size) for path in islice(remaining, len(current))]
+        futures += [pool.submit(load_for_model, path, size) for path in islice(remaining, len(current))]
         yield pixels
 
 

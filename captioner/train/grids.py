@@ -15,7 +15,7 @@ from PIL import Image
 
 from captioner.data.caption_set import CaptionSet
 from captioner.images.pixels import squash
-from captioner.images.reading import read
+from captioner.images.reading import read_image
 from captioner.model.encoder import Encoder
 from captioner.progress import ProgressBar
 from captioner.train import features
@@ -99,7 +99,7 @@ class PixelGrids:
         uniform = rng.random((len(positions), 5)) if rng is not None and self.augment else None
 
         def read_pixels(i: int) -> NDArray[np.uint8]:
-            image, _ = read(self.paths[positions[i]], least=2 * size)
+            image, _ = read_image(self.paths[positions[i]], min_side=2 * size)
             return squash(image if uniform is None else augment(image, uniform[i]), size)
 
         pixels = np.stack(list(self.pool.map(read_pixels, range(len(positions)))))

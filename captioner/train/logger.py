@@ -13,7 +13,7 @@ from captioner import overlay
 from captioner.caption import Caption
 from captioner.data.caption_set import CaptionSet
 from captioner.files.atomic import write_atomically
-from captioner.images.reading import Picture, read
+from captioner.images.reading import Picture, read_image
 from captioner.inference.backend import Backend
 from captioner.inference.search import Hypothesis, caption_of
 from captioner.train.run_folder import RunFolder
@@ -61,7 +61,7 @@ class Logger:
             return
         lines = []
         for item, hypothesis in zip(data, hypotheses, strict=False):
-            picture = Picture(str(item.path), read(item.path)[1], item.path)
+            picture = Picture(str(item.path), read_image(item.path)[1], item.path)
             caption = caption_of(hypothesis, backend, picture)
             lines.append(f"{item.path.name}: {caption.text}")
             self.info(f"  {lines[-1]}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.model import loss as objective
 from captioner.model.decoder import Decoder
 from captioner.train.corpus import padded_arrays
@@ -43,7 +43,7 @@ class PlainLoop:
         with torch.no_grad():
             for start in range(0, len(captions), 32):
                 paths = [self.paths[i] for i in owners[start : start + 32]]
-                pixels = np.stack([load(path, self.sizes.picture_size)[1] for path in paths])
+                pixels = np.stack([load_for_model(path, self.sizes.picture_size)[1] for path in paths])
                 annotations.append(self.encoder(torch.from_numpy(pixels))[0])
         v = self.vocabulary
         rows = [[v.start, *self.corpus.caption(c).tolist(), v.end] for c in captions]

@@ -44,10 +44,10 @@ class NeedsTopLeft:
         flat = np.full((*words.shape, GRID * GRID), 1 / GRID**2, np.float32)
         return Step(np.log(p).astype(np.float32), state, flat, np.ones(words.shape, np.float32))
 
-    def select(self, state: State, parents: np.ndarray) -> State:
+    def select_hypotheses(self, state: State, parents: np.ndarray) -> State:
         return State(state.shared, {"none": np.zeros((*parents.shape, 1))})
 
-    def keep(self, state: State, images: np.ndarray) -> State:
+    def select_images(self, state: State, images: np.ndarray) -> State:
         raise NotImplementedError
 
 

@@ -93,7 +93,7 @@ def test_steps_equal_torchs_for_other_numbers_of_images_and_hypotheses(both, har
     encoded = light.encode(pixels)
     states = [backend.begin(encoded, hard_attention, seed=3) for backend in both]
     first = np.zeros((4, 5), np.int64)
-    states = [backend.select(state, first) for backend, state in zip(both, states, strict=True)]
+    states = [backend.select_hypotheses(state, first) for backend, state in zip(both, states, strict=True)]
     seen = set()
     for t in range(4):
         images, hypotheses = states[0].own["h0"].shape[:2]
@@ -110,7 +110,7 @@ def test_steps_equal_torchs_for_other_numbers_of_images_and_hypotheses(both, har
         parents = rng.integers(0, hypotheses, (images, 7 - t))
         kept = rng.permutation(images)[:3]
         states = [
-            backend.keep(backend.select(step.state, parents), kept)
+            backend.select_images(backend.select_hypotheses(step.state, parents), kept)
             for backend, step in zip(both, (ours, theirs), strict=True)
         ]
     if light.hard and hard_attention == "sampled":

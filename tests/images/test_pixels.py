@@ -8,7 +8,7 @@ from PIL import Image
 
 from captioner.errors import UsageError
 from captioner.images.pixels import image_from_array, squash
-from captioner.images.reading import load, read
+from captioner.images.reading import load_for_model, read_image
 from tests.images.quadrants import WHITE, near, quadrants
 
 
@@ -23,13 +23,13 @@ def test_transparent_parts_become_white(tmp_path, mode):
         flat.save(tmp_path / "clear.png", transparency=0)
     else:
         image.convert(mode).save(tmp_path / "clear.png")
-    pixels = np.asarray(read(tmp_path / "clear.png")[0])
+    pixels = np.asarray(read_image(tmp_path / "clear.png")[0])
     assert tuple(pixels[4, 1]) == WHITE and tuple(pixels[4, 6]) == (10, 10, 10)
 
 
 def test_half_transparent_is_mixed_with_white(tmp_path):
     Image.new("RGBA", (4, 4), (0, 0, 0, 128)).save(tmp_path / "half.png")
-    assert near(np.asarray(read(tmp_path / "half.png")[0])[0, 0], (127, 127, 127), 1)
+    assert near(np.asarray(read_image(tmp_path / "half.png")[0])[0, 0], (127, 127, 127), 1)
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def test_half_transparent_is_mixed_with_white(tmp_path):
 )
 def test_deep_grey_is_scaled_and_not_clipped(tmp_path, values, suffix, shown):
     Image.fromarray(values).save(tmp_path / f"deep{suffix}")
-    pixels = np.asarray(read(tmp_path / f"deep{suffix}")[0])
+    pixels = np.asarray(read_image(tmp_path / f"deep{suffix}")[0])
     assert np.abs(pixels.astype(int) - np.array(shown)[:, :, None]).max() <= 1
 
 
 def test_grey_and_black_and_white_are_read(tmp_path):
     for mode in ("L", "1"):
         Image.fromarray(np.array([[0, 255]], np.uint8)).convert(mode).save(tmp_path / "grey.png")
-        assert np.asarray(read(tmp_path / "grey.png")[0]).tolist() == [[[0, 0, 0], [255, 255, 255]]]
+        assert np.asarray(read_image(tmp_path / "grey.png")[0]).tolist() == [[[0, 0, 0], [255, 255, 255]]]
 
 
 def test_draft_decoding_hardly_changes_the_models_pixels(tmp_path):
     y, x = np.mgrid[0:1500, 0:2000]
     waves = np.stack([128 + 100 * np.sin(x / 90 + i) * np.cos(y / 70) for i in range(3)], -1).astype(np.uint8)
     Image.fromarray(waves).save(tmp_path / "waves.jpg", quality=95)
-    whole = squash(read(tmp_path / "waves.jpg")[0], 128)
-    draft = load(tmp_path / "waves.jpg", 128)[1]
+    whole = squash(read_image(tmp_path / "waves.jpg")[0], 128)
+    draft = load_for_model(tmp_path / "waves.jpg", 128)[1]
     assert np.abs(whole.astype(int) - draft).mean() < 1.5
 
 
@@ -76,7 +76,7 @@ def test_draft_decoding_hardly_changes_the_models_pixels(tmp_path):
     ],
 )
 def test_arrays_of_every_kind_are_pictures(array, shown):
-    assert (np.asarray(read(array)[0]) == shown).all()
+    assert (np.asarray(read_image(array)[0]) == shown).all()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_arrays_of_every_kind_are_pictures(array, shown):
 )
 def test_an_array_that_is_no_picture_is_named(array, said):
     with pytest.raises(UsageError, match=said):
-        read(array)
+        read_image(array)
 
 
 def test_channels_may_come_first_or_last():

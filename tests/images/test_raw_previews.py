@@ -12,7 +12,7 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from captioner.errors import CaptionerError
 from captioner.images.decoding import inspect, is_picture
-from captioner.images.reading import read
+from captioner.images.reading import read_image
 
 
 def jpeg(width: int, height: int, left: str, right: str) -> bytes:
@@ -37,7 +37,7 @@ def raw_file(path: Path, *previews: bytes, orientation: int = 1) -> Path:
 @pytest.mark.parametrize("name", ["photo.NEF", "photo.dng", "photo.arw"])
 def test_the_largest_preview_is_the_picture(tmp_path: Path, name: str) -> None:
     path = raw_file(tmp_path / name, jpeg(240, 160, "green", "green"), jpeg(640, 480, "red", "blue"))
-    image, frame = read(path)
+    image, frame = read_image(path)
     assert (frame.width, frame.height) == image.size == (640, 480)
     assert np.allclose(np.asarray(image.getpixel((100, 200))), (254, 0, 0), atol=4)
     assert np.allclose(np.asarray(image.getpixel((500, 200))), (0, 0, 254), atol=4)
@@ -46,7 +46,7 @@ def test_the_largest_preview_is_the_picture(tmp_path: Path, name: str) -> None:
 
 def test_the_orientation_of_the_raw_file_turns_its_preview(tmp_path: Path) -> None:
     path = raw_file(tmp_path / "photo.nef", jpeg(640, 480, "red", "blue"), orientation=6)  # turn clockwise
-    image, frame = read(path)
+    image, frame = read_image(path)
     assert image.size == (480, 640) and frame.orientation == 6
     assert np.allclose(np.asarray(image.getpixel((200, 100))), (254, 0, 0), atol=4)  # what was left is at the top
     assert np.allclose(np.asarray(image.getpixel((200, 500))), (0, 0, 254), atol=4)
@@ -54,13 +54,13 @@ def test_the_orientation_of_the_raw_file_turns_its_preview(tmp_path: Path) -> No
 
 def test_a_preview_is_found_in_bytes_and_in_files_that_are_not_tiff(tmp_path: Path) -> None:
     data = b"FUJIFILMCCD-RAW 0201" + bytes(100) + jpeg(640, 480, "red", "blue") + bytes(1000)
-    assert read(data)[0].size == (640, 480)
-    assert read(io.BytesIO(data))[0].size == (640, 480)
+    assert read_image(data)[0].size == (640, 480)
+    assert read_image(io.BytesIO(data))[0].size == (640, 480)
 
 
 @pytest.mark.parametrize("previews", [(), (jpeg(160, 120, "red", "blue"),), (jpeg(640, 480, "red", "blue")[:900],)])
 def test_without_a_usable_preview_a_sentence_says_what_to_do(tmp_path: Path, previews: tuple[bytes, ...]) -> None:
     path = raw_file(tmp_path / "photo.nef", *previews)
     with pytest.raises(CaptionerError, match=r"photo\.nef: a raw file \(NEF\) without a preview.*convert it to JPEG"):
-        read(path)
+        read_image(path)
     assert is_picture(path)

@@ -41,7 +41,7 @@ def test_encode_gives_the_graphs_annotations(soft):
 def test_steps_equal_the_same_model_in_numpy(soft):
     pixels = pictures(3)
     annotations = means(pixels)
-    state = soft.select(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
+    state = soft.select_hypotheses(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
     h = annotations.mean(1, keepdims=True).repeat(2, axis=1)
     for rows in ([[1, 1], [1, 1], [1, 1]], [[4, 5], [6, 7], [8, 9]], [[5, 5], [4, 11], [10, 4]]):
         words = np.array(rows, np.int64)
@@ -56,10 +56,10 @@ def test_steps_equal_the_same_model_in_numpy(soft):
 
 def test_select_and_keep_reorder_the_state(soft):
     pixels = pictures(3)
-    state = soft.select(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
+    state = soft.select_hypotheses(soft.begin(soft.encode(pixels)), np.zeros((3, 2), np.int64))
     words = np.array([[4, 5], [6, 7], [8, 9]], np.int64)
     after = soft.step(state, words).state
-    turned = soft.keep(soft.select(after, np.array([[1, 1, 0]] * 3)), np.array([2, 0]))
+    turned = soft.select_images(soft.select_hypotheses(after, np.array([[1, 1, 0]] * 3)), np.array([2, 0]))
     told = soft.step(turned, np.array([[4, 4, 4], [5, 5, 5]], np.int64)).log_probabilities
     plain = soft.step(after, np.array([[5, 5], [4, 4], [4, 4]], np.int64)).log_probabilities
     assert told[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-6)

@@ -73,10 +73,10 @@ def test_samples_depend_on_the_picture_and_the_seed_only(hard):
 
 
 def test_select_and_keep_reorder_the_state(soft):
-    state = soft.select(soft.begin(soft.encode(PIXELS)), np.zeros((4, 2), np.int64))
+    state = soft.select_hypotheses(soft.begin(soft.encode(PIXELS)), np.zeros((4, 2), np.int64))
     after = soft.step(state, np.array([[4, 5], [6, 7], [8, 9], [10, 11]])).state
     plain = soft.step(after, np.full((4, 2), 4)).log_probabilities
-    turned = soft.keep(soft.select(after, np.array([[1, 1, 0]] * 4)), np.array([2, 0]))
+    turned = soft.select_images(soft.select_hypotheses(after, np.array([[1, 1, 0]] * 4)), np.array([2, 0]))
     result = soft.step(turned, np.full((2, 3), 4)).log_probabilities
     assert result[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-5)
     assert result[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-5)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.model.caption_decoder import TeacherForced
 from captioner.model.decoder import Decoder
 from captioner.model.encoder import Encoder
@@ -66,7 +66,7 @@ def noise_pixels(count: int, height: int, width: int | None = None, seed: int = 
 
 def photographs(size: int, *names: str) -> Tensor:
     """Example photographs in the form that the encoder reads, (B, S, S, 3) uint8."""
-    return torch.stack([torch.tensor(load(EXAMPLES / f"{name}.jpg", size)[1]) for name in names])
+    return torch.stack([torch.tensor(load_for_model(EXAMPLES / f"{name}.jpg", size)[1]) for name in names])
 
 
 def package_file(number: int) -> str:

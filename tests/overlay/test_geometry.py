@@ -6,7 +6,7 @@ from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
 from captioner.images.frame import Frame
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.overlay import geometry, words
 from captioner.overlay.heat import Style
 from tests.overlay.handmade_captions import blob, flat, one_cell
@@ -66,7 +66,7 @@ def test_a_map_covers_the_same_object_in_files_of_every_orientation(tmp_path, or
     exif[0x0112] = orientation
     stored.save(tmp_path / "picture.png", exif=exif)
 
-    picture, _ = load(tmp_path / "picture.png", 64)
+    picture, _ = load_for_model(tmp_path / "picture.png", 64)
     caption = Caption((Word("it", 0.0, one_cell(row, col, rows, cols)),), None, 0.0, picture)
     (painted,) = words(caption, Style(blocks=True, opacity=1.0))
     assert painted.size == (width, height)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.images.reading import load
+from captioner.images.reading import load_for_model
 from captioner.model.network import Network
 from captioner.train.config_file import parse
 from captioner.train.loaded_run import load_best
@@ -44,7 +44,7 @@ def test_grafting_the_same_encoder_gives_the_same_model(shapes: Path) -> None:
         if not name.startswith("project."):
             assert torch.equal(value, new.decoder.state_dict()[name]), name
     with torch.no_grad():
-        pixels = torch.from_numpy(np.stack([load(path, tiny_run.SIZE)[1] for path in pictures(shapes)[:4]]))
+        pixels = torch.from_numpy(np.stack([load_for_model(path, tiny_run.SIZE)[1] for path in pictures(shapes)[:4]]))
         a, b = old.decoder.project(old.encode(pixels)), new.decoder.project(new.encode(pixels))
     assert float((a - b).square().mean()) == pytest.approx(float(a.var()) * (1 - explained), rel=0.5)
 

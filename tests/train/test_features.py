@@ -17,7 +17,7 @@ from PIL import Image
 
 from captioner.errors import CaptionerError
 from captioner.images.pixels import squash
-from captioner.images.reading import read
+from captioner.images.reading import read_image
 from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.train import features
@@ -54,7 +54,7 @@ def build(
 
 def direct(net: Encoder, path: Path, mirrored: bool = False) -> torch.Tensor:
     """The output of the trunk for a picture, in torch, without a cache."""
-    image = read(path)[0]
+    image = read_image(path)[0]
     if mirrored:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     with torch.no_grad():

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from captioner.inference.backend import Annotations, Backend
+from captioner.inference.search.beam import beam_search
 from captioner.inference.search.constraints import Constraints
 from captioner.inference.search.hypothesis import Hypothesis, caption_of, normalized
+from captioner.inference.search.word_sampling import sample_captions
 from captioner.options import SearchOptions
 
 __all__ = ["Hypothesis", "SearchOptions", "caption_of", "force", "search"]
@@ -27,11 +29,7 @@ def search(backend: Backend, annotations: Annotations, options: SearchOptions | 
     if not len(annotations.values):
         return []
     if options.sample:
-        from captioner.inference.search.word_sampling import sample_captions
-
         return sample_captions(backend, annotations, options, constraints)
-    from captioner.inference.search.beam import beam_search
-
     return beam_search(backend, annotations, options, constraints)
 
 
@@ -60,7 +58,7 @@ def force(
         for k, words in enumerate(of_image):
             targets[i, k, : len(words)] = words
     state = backend.begin(annotations, options.hard_attention, options.seed)
-    state = backend.select(state, np.zeros((images, width), np.int64))
+    state = backend.select_hypotheses(state, np.zeros((images, width), np.int64))
     last = np.full((images, width), vocabulary.start, np.int64)
     log_probabilities, alphas, gates, cells = [], [], [], []
     for time in range(longest + 1):

@@ -51,8 +51,8 @@ def beam_search(
         if not len(beam.images):
             break
         if rows is not None:
-            state, parents, words = backend.keep(state, rows), parents[rows], words[rows]
-        state = backend.select(state, parents)
+            state, parents, words = backend.select_images(state, rows), parents[rows], words[rows]
+        state = backend.select_hypotheses(state, parents)
     return beam.results()
 
 
@@ -132,12 +132,15 @@ class _Beam:
             slots = np.flatnonzero(self.group == g) if time else np.zeros(1, np.int64)
             if not len(slots):
                 continue
-            plane = scores if options.groups == 1 else scores[:, slots]  # (B, n, V)
-            for others, in_use in zip(words, taken, strict=True):  # of the earlier groups
-                for slot in range(others.shape[1]):
-                    loss = options.diversity * in_use[:, slot, None]
-                    plane[np.arange(len(plane)), :, others[:, slot]] -= loss.astype(np.float32)
-            best = [_best(lane, self.sums[:, slots], width) for lane in self._lanes(plane, slots, time)]
+            group_scores = scores if options.groups == 1 else scores[:, slots]  # (B, n, V)
+            for earlier_words, in_use in zip(words, taken, strict=True):
+                for slot in range(earlier_words.shape[1]):
+                    penalty = options.diversity * in_use[:, slot, None]
+                    group_scores[np.arange(len(group_scores)), :, earlier_words[:, slot]] -= penalty.astype(np.float32)
+            best = [
+                _best(candidate_scores, self.sums[:, slots], width)
+                for candidate_scores in self._scores_by_met_constraints(group_scores, slots, time)
+            ]
             if best:
                 ranks = np.concatenate([np.arange(values.shape[1]) for *_, values in best])
                 values = np.concatenate([values for *_, values in best], axis=1)
@@ -152,21 +155,21 @@ class _Beam:
             np.concatenate(taken, axis=1),
         )
 
-    def _lanes(self, plane: Floats, slots: Numbers, time: int) -> list[Floats]:
+    def _scores_by_met_constraints(self, group_scores: Floats, slots: Numbers, time: int) -> list[Floats]:
         """One copy of the scores per number of constraints that the new word satisfies, while the rest are in reach."""
         count = len(self.constraints.required)
         if not count:
-            return [plane]
+            return [group_scores]
         wanted = self.constraints.wanted
         before = self.met[:, slots].sum(axis=2)[:, :, None]  # (B, n, 1)
         after = before + self.constraints.gain(self.met[:, slots])  # (B, n, m)
-        lanes = []
+        candidates = []
         for met in range(count + 1):
             if met == count or self.constraints.words_needed(met) < self.options.max_length - time:
-                lane = np.where(before == met, plane, np.float32(NONE))
-                lane[:, :, wanted] = np.where(after == met, plane[:, :, wanted], np.float32(NONE))
-                lanes.append(lane)
-        return lanes
+                candidate_scores = np.where(before == met, group_scores, np.float32(NONE))
+                candidate_scores[:, :, wanted] = np.where(after == met, group_scores[:, :, wanted], np.float32(NONE))
+                candidates.append(candidate_scores)
+        return candidates
 
     def _finish(self, row: int, slot: int, time: int, end: float) -> None:
         leaf = self.trail.leaf(int(self.images[row]), slot, time, float(self.sums[row, slot]), end)

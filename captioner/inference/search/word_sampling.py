@@ -32,7 +32,7 @@ def sample_captions(
     live = np.ones((images, n), np.bool_)
     sums = np.zeros((images, n))
     previous = np.zeros((images, n, 0), np.int64)
-    state = backend.select(
+    state = backend.select_hypotheses(
         backend.begin(annotations, options.hard_attention, options.seed), np.zeros((images, n), np.int64)
     )
     words = np.full((images, n), backend.vocabulary.start, np.int64)
@@ -61,7 +61,7 @@ def sample_captions(
             break
         state = step.state
         if len(rows) < len(numbers):
-            state = backend.keep(state, rows)
+            state = backend.select_images(state, rows)
             numbers, live, sums = numbers[rows], live[rows], sums[rows]
             previous, words = previous[rows], words[rows]
     for of_image in leaves:

@@ -63,11 +63,11 @@ class TableBackend:
             self._steps[image, prefix] = (logp, *attention(image, prefix))
         return self._steps[image, prefix]
 
-    def select(self, state: State, parents) -> State:
+    def select_hypotheses(self, state: State, parents) -> State:
         rows = np.arange(len(parents))[:, None]
         return State(state.shared, {"words": state.own["words"][rows, parents]})
 
-    def keep(self, state: State, images) -> State:
+    def select_images(self, state: State, images) -> State:
         return State({"image": state.shared["image"][images]}, {"words": state.own["words"][images]})
 
 
