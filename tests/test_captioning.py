@@ -30,7 +30,7 @@ def captioner(tmp_path_factory):
     return Captioner.load(write_model(tmp_path_factory.mktemp("models") / "toy").folder, threads=1)
 
 
-def colours(count: int) -> np.ndarray:
+def colors(count: int) -> np.ndarray:
     blocks = np.random.default_rng(0).integers(0, 256, (count, 2, 2, 3), np.uint8)
     return blocks.repeat(SIDE // 2, axis=1).repeat(SIDE // 2, axis=2)
 
@@ -38,7 +38,7 @@ def colours(count: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
-    for i, pixels in enumerate(colours(40)):
+    for i, pixels in enumerate(colors(40)):
         Image.fromarray(pixels).save(folder / f"{i:02}.png")
     return sorted(folder.iterdir())
 
@@ -46,7 +46,7 @@ def files(tmp_path_factory):
 def test_every_kind_of_source_gives_the_same_caption(captioner, files):
     by_path = captioner(files[0])
     assert isinstance(by_path, Caption) and by_path.picture.path == files[0]
-    pixels = colours(1)[0]
+    pixels = colors(1)[0]
     with Image.open(files[0]) as image, files[0].open("rb") as file:
         sources = [str(files[0]), image, file, files[0].read_bytes(), pixels, pixels / 255, np.moveaxis(pixels, 2, 0)]
         for source in sources:
@@ -56,12 +56,12 @@ def test_every_kind_of_source_gives_the_same_caption(captioner, files):
 
 def test_a_tensor_gives_the_same_caption(captioner, files):
     torch = pytest.importorskip("torch")
-    tensor = torch.from_numpy(colours(1)[0])
+    tensor = torch.from_numpy(colors(1)[0])
     assert captioner(tensor).words == captioner(tensor.permute(2, 0, 1) / 255).words == captioner(files[0]).words
 
 
 def test_a_caption_has_the_words_score_and_maps_of_the_search(captioner, files):
-    pixels = colours(1)
+    pixels = colors(1)
     options = captioner.options(n_best=2)
     (found,) = search(captioner.backend, captioner.backend.encode(pixels), options)
     caption = captioner(files[0], n_best=2)
@@ -144,7 +144,7 @@ def test_a_stream_of_a_single_picture_is_a_wrong_call(captioner, sources):
 
 
 def test_a_stream_takes_a_batch_of_pictures_in_one_array(captioner, files):
-    texts = [caption.text for caption in captioner.stream(colours(5))]
+    texts = [caption.text for caption in captioner.stream(colors(5))]
     assert texts == [caption.text for caption in captioner(files[:5])]
 
 
@@ -307,6 +307,6 @@ def test_a_wrong_backend_or_device_is_named(captioner, tmp_path, monkeypatch):
 
 def test_the_docstring_runs():
     if "default" not in dict(available_models()):
-        pytest.skip("the default model is not at hand")
+        pytest.skip("the default model is not installed")
     results = doctest.testmod(captioning)
     assert results.attempted > 0 and results.failed == 0

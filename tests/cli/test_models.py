@@ -14,7 +14,7 @@ from tests.tiny_bundle import write_model
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch):
+def model_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(model_folders, "search_path", lambda: [tmp_path])
     write_model(
         tmp_path / "one", training_data="COCO train", licence="Apache-2.0", scores={"BLEU-4": 28.5}, scored_on="val"
@@ -24,7 +24,7 @@ def shelf(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_size_attention_training_data_and_scores_are_listed(shelf):
+def test_size_attention_training_data_and_scores_are_listed(model_folder):
     out = CliRunner().invoke(main, ["models"]).output
     assert "one\n  soft attention, means, grid 2x2, 0.0 MB\n" in out
     assert "trained on COCO train; licence Apache-2.0" in out
@@ -33,15 +33,15 @@ def test_size_attention_training_data_and_scores_are_listed(shelf):
     assert "not measured" in out
 
 
-def test_json_has_all_values(shelf):
+def test_json_has_all_values(model_folder):
     found = json.loads(CliRunner().invoke(main, ["models", "--json"]).output)
     assert [entry["name"] for entry in found] == ["one", "two"]
-    assert found[0]["bytes"] == load_bundle(shelf / "one").size
+    assert found[0]["bytes"] == load_bundle(model_folder / "one").size
     assert found[0]["scores"] == {"BLEU-4": 28.5}
 
 
-def test_a_damaged_model_is_listed_with_the_reason(shelf):
-    (shelf / "two" / "decoder.onnx").unlink()
+def test_a_damaged_model_is_listed_with_the_reason(model_folder):
+    (model_folder / "two" / "decoder.onnx").unlink()
     result = CliRunner().invoke(main, ["models"])
     assert result.exit_code == 0
     assert "cannot be used" in result.output and "decoder.onnx is missing" in result.output

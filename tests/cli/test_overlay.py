@@ -14,7 +14,7 @@ from tests.tiny_bundle import write_model
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch) -> Path:
+def model_folder(tmp_path, monkeypatch) -> Path:
     """Two models, soft and hard, found by name."""
     write_model(tmp_path / "models" / "default")
     write_model(tmp_path / "models" / "hard", hard=True, seed=3)
@@ -39,7 +39,7 @@ def photos(tmp_path) -> Path:
 
 
 @pytest.fixture
-def captioner(shelf, monkeypatch, capsys):
+def captioner(model_folder, monkeypatch, capsys):
     """Runs the command. Returns exit code, standard output and standard error."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
@@ -114,8 +114,8 @@ def test_two_models_are_side_by_side_and_the_hard_one_has_cells(captioner, photo
     assert code == 0
     soft, hard = data(tmp_path / "out" / "one.html")["tracks"]
     assert (soft["model"], hard["model"]) == ("default", "hard")
-    places = [word["cell"] for word in hard["sentences"][0]["words"]]
-    assert all(place is not None for place in places)
+    cells = [word["cell"] for word in hard["sentences"][0]["words"]]
+    assert all(place is not None for place in cells)
     assert all(word["cell"] is None for word in soft["sentences"][0]["words"])
 
 

@@ -40,7 +40,7 @@ def test_the_map_of_a_hard_model_is_the_sampled_cell() -> None:
     found = map_statistics([caption(word("a", EVEN, (0, 0)), word("dog", EVEN, (0, 1)))])
     assert found is not None and found.movement is not None
     assert found.movement.value == 1.0
-    assert found.entropy.value == pytest.approx(math.log(2))  # of alpha, which a chosen place would hide
+    assert found.entropy.value == pytest.approx(math.log(2))  # of alpha, which a selected cell would hide
 
 
 def test_an_alarm_is_raised_only_if_maps_stand_still() -> None:

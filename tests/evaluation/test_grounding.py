@@ -30,10 +30,10 @@ def test_coverage_agrees_with_counting_pixels() -> None:
             np.sort(random.integers(0, frame.height, (3, 2))),
         )
         boxes = [Box("dog", *map(float, (a, c, b, d))) for (a, b), (c, d) in zip(x, y, strict=True)]
-        drawn = np.zeros((frame.height, frame.width))
+        mask = np.zeros((frame.height, frame.width))
         for box in boxes:
-            drawn[int(box.top) : int(box.bottom), max(int(box.left), 0) : max(int(box.right), 0)] = 1
-        cells = drawn.reshape(4, frame.height // 4, 6, frame.width // 6).mean((1, 3))
+            mask[int(box.top) : int(box.bottom), max(int(box.left), 0) : max(int(box.right), 0)] = 1
+        cells = mask.reshape(4, frame.height // 4, 6, frame.width // 6).mean((1, 3))
         np.testing.assert_allclose(coverage(boxes, frame, 4, 6), cells, atol=1e-9)
 
 
@@ -43,7 +43,7 @@ def test_a_cell_is_a_hit_if_its_center_is_in_a_box() -> None:
 
 
 def test_mass_and_pointing_equal_hand_computed_values() -> None:
-    """Each picture has a dog in one half; the first caption looks there with 0.8, the second misses with 0.7."""
+    """Each picture has a dog in one half; the first caption attends to it with 0.8, the second misses with 0.7."""
     captions = [
         caption(word("a", EVEN), word("dog", [[0.8, 0.2]])),
         caption(word("a", EVEN), word("dog", [[0.7, 0.3]])),
@@ -62,7 +62,7 @@ def test_mass_and_pointing_equal_hand_computed_values() -> None:
 
 def test_nouns_without_a_box_are_counted_separately() -> None:
     captions = [caption(word("dog", LEFT), word("cat", LEFT)), caption(word("dog", LEFT)), caption(word("dog", LEFT))]
-    boxes = [[Box("dog", 0, 0, 10, 10)], [Box("cat", 0, 0, 10, 10)], []]  # in the last nobody has drawn any
+    boxes = [[Box("dog", 0, 0, 10, 10)], [Box("cat", 0, 0, 10, 10)], []]  # the last picture has no boxes
     found = grounding(*grounded_nouns(captions, boxes, [FRAME] * 3))
     assert found is not None
     assert (found.nouns, found.absent) == (1, 2)
@@ -108,5 +108,5 @@ def test_intervals_contain_the_value_and_are_wider_for_fewer_images() -> None:
     few, many = some(20).mass.value, some(500).mass.value
     assert few.low < few.value < few.high
     assert many.high - many.low < (few.high - few.low) / 2
-    # Of a mean of n uniform draws: 2 * 1.96 / sqrt(12 n)
+    # The width of the interval of a mean of n uniform samples: 2 * 1.96 / sqrt(12 n)
     assert many.high - many.low == pytest.approx(2 * 1.96 / math.sqrt(12 * 500), rel=0.2)

@@ -292,8 +292,8 @@ def test_cached_features_give_the_same_results_as_pictures(run, folder) -> None:
     made = features.build(features.cache_folder(caches, spec), spec, encoder, [item.path for item in items], threads=1)
     options = loaded.captioner.options()
     expected = evaluate(loaded, folder, boxes=folder / "instances_val.json")
-    for place in (caches, made.folder):  # a folder of caches, and the cache itself
-        source = FeatureCache(backend, items, place)
+    for folder in (caches, made.folder):  # a folder of caches, and the cache itself
+        source = FeatureCache(backend, items, folder)
         evaluation = protocol.evaluate(loaded, evaluation_set, source, options, batch=2)
         assert [c.text for c in evaluation.captions] == [c.text for c in expected.captions]
         for one, other in zip(evaluation.captions, expected.captions, strict=True):

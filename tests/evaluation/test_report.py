@@ -107,20 +107,20 @@ def test_a_deleted_picture_is_reported_on_the_page(tmp_path: Path) -> None:
 
 
 def test_the_height_of_a_bar_is_its_share() -> None:
-    drawn = charts.histogram([("captions", [3, 4, 4, 4])], title="Length", axis="words", whole=True)
-    heights = [float(h) for h in re.findall(r'class="bar"[^>]* height="([\d.]+)"', drawn)]
+    svg = charts.histogram([("captions", [3, 4, 4, 4])], title="Length", axis="words", whole=True)
+    heights = [float(h) for h in re.findall(r'class="bar"[^>]* height="([\d.]+)"', svg)]
     assert len(heights) == 2
     assert heights[1] == pytest.approx(3 * heights[0], rel=0.01)
-    assert "<title>3: 25.0%</title>" in drawn and "<title>4: 75.0%</title>" in drawn
+    assert "<title>3: 25.0%</title>" in svg and "<title>4: 75.0%</title>" in svg
 
 
 def test_two_series_have_the_same_bins_and_outliers_go_into_the_last() -> None:
     values = [*range(1000), 1e9]
-    drawn = charts.histogram([("images", [float(v) for v in values])], title="CIDEr", axis="CIDEr")
-    shares = [float(s) for s in re.findall(r": ([\d.]+)%</title>", drawn)]
+    svg = charts.histogram([("images", [float(v) for v in values])], title="CIDEr", axis="CIDEr")
+    shares = [float(s) for s in re.findall(r": ([\d.]+)%</title>", svg)]
     assert sum(shares) == pytest.approx(100, abs=2)  # nothing is lost, the highest is in the last bin
     assert len(shares) > 10
-    assert "the last bin has all higher values" in drawn
+    assert "the last bin has all higher values" in svg
     lengths = charts.histogram([("captions", [9] * 500 + [60])], title="Length", axis="words", whole=True)
     assert "the last bin has all higher values" in lengths
     assert "all higher values" not in charts.histogram(
@@ -131,8 +131,8 @@ def test_two_series_have_the_same_bins_and_outliers_go_into_the_last() -> None:
 @pytest.mark.parametrize("values", [[], [5.0], [5.0, 5.0]])
 def test_histograms_of_no_value_and_of_one_value_are_drawn(values: list[float]) -> None:
     for whole in (True, False):
-        drawn = charts.histogram([("images", values)], title="Length", axis="words", whole=whole)
-        assert "Length" in drawn and "nan" not in drawn
+        svg = charts.histogram([("images", values)], title="Length", axis="words", whole=whole)
+        assert "Length" in svg and "nan" not in svg
 
 
 @pytest.mark.skipif(not CHROMIUM or not DRIVER, reason="no browser found; on Debian: apt-get install chromium-driver")

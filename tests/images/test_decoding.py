@@ -36,7 +36,7 @@ from tests.images.quadrants import BLUE, GREEN, RED, WHITE, corners, near, quadr
         (".avif", "RGB", {"quality": 95}),
     ],
 )
-def test_every_format_and_mode_is_read_with_its_colours(tmp_path, suffix, mode, options):
+def test_every_format_and_mode_is_read_with_its_colors(tmp_path, suffix, mode, options):
     path = tmp_path / f"picture{suffix}"
     whole = Image.fromarray(quadrants())
     (whole.quantize(16) if mode == "P" else whole.convert(mode)).save(path, **options)

@@ -16,9 +16,9 @@ from tests.tiny_bundle import SIDE, VOCABULARY, means, numpy_step, parameters, w
 
 
 def pictures(count: int, seed: int = 0) -> np.ndarray:
-    draw = np.random.default_rng(seed)
-    colours = draw.integers(0, 256, (count, 2, 2, 3), np.uint8)
-    return colours.repeat(SIDE // 2, axis=1).repeat(SIDE // 2, axis=2)
+    rng = np.random.default_rng(seed)
+    colors = rng.integers(0, 256, (count, 2, 2, 3), np.uint8)
+    return colors.repeat(SIDE // 2, axis=1).repeat(SIDE // 2, axis=2)
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,13 @@ def test_steps_equal_the_same_model_in_numpy(soft):
     h = annotations.mean(1, keepdims=True).repeat(2, axis=1)
     for rows in ([[1, 1], [1, 1], [1, 1]], [[4, 5], [6, 7], [8, 9]], [[5, 5], [4, 11], [10, 4]]):
         words = np.array(rows, np.int64)
-        told = soft.step(state, words)
+        step = soft.step(state, words)
         log_probabilities, alpha, h = numpy_step(parameters(), annotations, h, words)
-        assert told.log_probabilities == pytest.approx(log_probabilities, abs=1e-5)
-        assert told.alpha == pytest.approx(alpha, abs=1e-6)
-        assert told.gate.shape == (3, 2)
-        assert told.cell is None
-        state = told.state
+        assert step.log_probabilities == pytest.approx(log_probabilities, abs=1e-5)
+        assert step.alpha == pytest.approx(alpha, abs=1e-6)
+        assert step.gate.shape == (3, 2)
+        assert step.cell is None
+        state = step.state
 
 
 def test_select_and_keep_reorder_the_state(soft):
@@ -60,10 +60,10 @@ def test_select_and_keep_reorder_the_state(soft):
     words = np.array([[4, 5], [6, 7], [8, 9]], np.int64)
     after = soft.step(state, words).state
     turned = soft.select_images(soft.select_hypotheses(after, np.array([[1, 1, 0]] * 3)), np.array([2, 0]))
-    told = soft.step(turned, np.array([[4, 4, 4], [5, 5, 5]], np.int64)).log_probabilities
+    log_probabilities = soft.step(turned, np.array([[4, 4, 4], [5, 5, 5]], np.int64)).log_probabilities
     plain = soft.step(after, np.array([[5, 5], [4, 4], [4, 4]], np.int64)).log_probabilities
-    assert told[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-6)
-    assert told[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-6)
+    assert log_probabilities[0] == pytest.approx(plain[2, [1, 1, 0]], abs=1e-6)
+    assert log_probabilities[1] == pytest.approx(plain[0, [1, 1, 0]], abs=1e-6)
 
 
 @pytest.mark.parametrize("hard_attention", ["expected", "argmax", "sampled"])
@@ -73,12 +73,12 @@ def test_a_hard_model_attends_as_the_option_says(hard, hard_attention):
     words = np.full((4, 1), VOCABULARY.start, np.int64)
     noise = gumbel_noise(3, encoded.keys, 0, 1, 4) if hard_attention == "sampled" else 0
     first = annotations.mean(1, keepdims=True)
-    place = (np.log(numpy_step(parameters(), annotations, first, words)[1]) + noise).argmax(-1)
-    told = hard.step(hard.begin(encoded, hard_attention, seed=3), words)
-    mix = None if hard_attention == "expected" else lambda alpha: np.eye(4)[place]
+    cell = (np.log(numpy_step(parameters(), annotations, first, words)[1]) + noise).argmax(-1)
+    step = hard.step(hard.begin(encoded, hard_attention, seed=3), words)
+    mix = None if hard_attention == "expected" else lambda alpha: np.eye(4)[cell]
     truth, _, _ = numpy_step(parameters(), annotations, first, words, mix)
-    assert told.log_probabilities == pytest.approx(truth, abs=1e-5)
-    assert told.cell is None if hard_attention == "expected" else np.array_equal(told.cell, place)
+    assert step.log_probabilities == pytest.approx(truth, abs=1e-5)
+    assert step.cell is None if hard_attention == "expected" else np.array_equal(step.cell, cell)
 
 
 def test_a_hard_model_attends_as_its_manifest_says_by_default(hard):

@@ -75,8 +75,8 @@ def backends(request, tmp_path_factory):
 
 
 def pictures(count: int) -> np.ndarray:
-    draw = np.random.default_rng(1)
-    coarse = draw.integers(0, 256, (count, 6, 6, 3), np.uint8)
+    rng = np.random.default_rng(1)
+    coarse = rng.integers(0, 256, (count, 6, 6, 3), np.uint8)
     return coarse.repeat(SIDE // 6, axis=1).repeat(SIDE // 6, axis=2)
 
 

@@ -38,7 +38,7 @@ def test_a_backend_has_no_dropout(soft):
     assert not soft.network.training
 
 
-def test_log_probabilities_are_normalised(soft):
+def test_log_probabilities_are_normalized(soft):
     result = soft.step(soft.begin(soft.encode(PIXELS)), START)
     assert np.exp(result.log_probabilities).sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)
     assert result.alpha.sum(-1) == pytest.approx(np.ones((4, 1)), abs=1e-5)

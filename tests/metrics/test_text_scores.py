@@ -161,16 +161,16 @@ def test_the_interval_equals_that_of_scoring_each_sample_of_images_again() -> No
     """Compared with a plain bootstrap that scores each sample with pycocoevalcap."""
     generator = np.random.default_rng(3)
     images = list(RESULTS)
-    draws: dict[str, list[float]] = {"BLEU-1": [], "ROUGE-L": []}
+    bootstrap_scores: dict[str, list[float]] = {"BLEU-1": [], "ROUGE-L": []}
     for _ in range(400):
-        drawn = generator.choice(images, size=len(images))
-        results = {str(k): RESULTS[image] for k, image in enumerate(drawn)}
-        references = {str(k): REFERENCES[image] for k, image in enumerate(drawn)}
+        sampled_images = generator.choice(images, size=len(images))
+        results = {str(k): RESULTS[image] for k, image in enumerate(sampled_images)}
+        references = {str(k): REFERENCES[image] for k, image in enumerate(sampled_images)}
         values, _ = pycocoevalcap_scores(results, references)
-        for name, found in draws.items():
+        for name, found in bootstrap_scores.items():
             found.append(100 * values[name])
     intervals = score(RESULTS, REFERENCES, metrics=("BLEU-1", "ROUGE-L")).intervals(samples=4000, seed=1)
-    for name, found in draws.items():
+    for name, found in bootstrap_scores.items():
         low, high = np.quantile(found, [0.025, 0.975])
         assert (intervals[name].low, intervals[name].high) == pytest.approx((low, high), abs=6)
 

@@ -51,7 +51,7 @@ WIDTHS = {
 
 
 @pytest.fixture
-def no_initialisation(monkeypatch):
+def no_initialization(monkeypatch):
     """No initialisation: shapes do not depend on weights, and 140 million random numbers take seconds."""
 
     def quiet(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
@@ -61,7 +61,7 @@ def no_initialisation(monkeypatch):
         monkeypatch.setattr(nn.init, name, quiet)
 
 
-def imagenet_normalised(pixels: torch.Tensor) -> torch.Tensor:
+def imagenet_normalized(pixels: torch.Tensor) -> torch.Tensor:
     """The normalisation published with torchvision's weights, for pixels in 0..1."""
     mean, deviation = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     return ((pixels / 255 - mean) / deviation).permute(0, 3, 1, 2)
@@ -71,7 +71,7 @@ def test_the_table_of_widths_has_all_backbones():
     assert set(WIDTHS) == set(BACKBONES)
 
 
-@pytest.mark.usefixtures("no_initialisation")
+@pytest.mark.usefixtures("no_initialization")
 @pytest.mark.parametrize("stride", [32, 16])
 @pytest.mark.parametrize("name", BACKBONES)
 def test_annotations_and_grid_at_two_sizes(name, stride):
@@ -85,7 +85,7 @@ def test_annotations_and_grid_at_two_sizes(name, stride):
     assert annotations.shape == (2, rows * cols, width)
 
 
-@pytest.mark.usefixtures("no_initialisation")
+@pytest.mark.usefixtures("no_initialization")
 def test_vgg16_conv5_at_224_is_the_papers_grid():
     encoder = Encoder(EncoderSettings(name="vgg16", weights="none", annotations=("conv5",), size=224))
     assert (encoder.size, *encoder.grid()) == (512, 14, 14)
@@ -120,7 +120,7 @@ def test_annotations_equal_torchvisions_features(name, tmp_path):
     torch.save(net.state_dict(), file)
     encoder = make_encoder(name, weights=str(file))
     pixels = noise_pixels(2, 64)
-    x = imagenet_normalised(pixels)
+    x = imagenet_normalized(pixels)
     with torch.no_grad():
         if name.startswith("resnet"):
             seen: list[torch.Tensor] = []
@@ -135,7 +135,7 @@ def test_annotations_equal_torchvisions_features(name, tmp_path):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
 
 
-@pytest.mark.usefixtures("no_initialisation")
+@pytest.mark.usefixtures("no_initialization")
 def test_vggs_conv5_ends_after_the_last_relu_and_before_the_last_pool():
     encoder = make_encoder("vgg16", stride=16)
     layers = torchvision.models.vgg.make_layers(torchvision.models.vgg.cfgs["D"], batch_norm=False)[:-1]
@@ -143,7 +143,7 @@ def test_vggs_conv5_ends_after_the_last_relu_and_before_the_last_pool():
         for ours, theirs in zip(encoder.parameters(), layers.parameters(), strict=True):
             theirs.copy_(ours)
         pixels = noise_pixels(1, 64)
-        expected = layers(imagenet_normalised(pixels)).flatten(2).transpose(1, 2)
+        expected = layers(imagenet_normalized(pixels)).flatten(2).transpose(1, 2)
         found = encoder(pixels)[0]
     assert expected.std() > 1e-3
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max()))
@@ -267,7 +267,7 @@ def test_trunk_and_tail_give_the_whole_for_every_cut(tail):
     assert torch.equal(found, expected)
 
 
-def test_an_empty_trunk_only_normalises_the_pixels():
+def test_an_empty_trunk_only_normalizes_the_pixels():
     encoder = make_encoder(tail="stem")
     pixels = noise_pixels(1, 64)
     assert not encoder.has_trunk

@@ -74,8 +74,8 @@ def brightest(driver: WebDriver, track: int = 0) -> tuple[float, float] | None:
     )
 
 
-def in_cell(place, row: int, col: int, rows: int = 4, cols: int = 6) -> bool:
-    return col / cols <= place[0] <= (col + 1) / cols and row / rows <= place[1] <= (row + 1) / rows
+def in_cell(point, row: int, col: int, rows: int = 4, cols: int = 6) -> bool:
+    return col / cols <= point[0] <= (col + 1) / cols and row / rows <= point[1] <= (row + 1) / rows
 
 
 def test_hovering_a_word_shows_its_map_and_leaving_hides_it(opened):

@@ -138,9 +138,9 @@ def test_a_key_changes_with_the_beginning_the_middle_and_the_end_of_a_file(size:
     data = bytearray(random.Random(size).randbytes(size))
     file.write_bytes(data)
     first = features.image_key(file)
-    for place in (0, size // 2, size - 1):
+    for offset in (0, size // 2, size - 1):
         changed = bytearray(data)
-        changed[place] ^= 1
+        changed[offset] ^= 1
         file.write_bytes(changed)
         assert features.image_key(file) != first
     moved = tmp_path / "elsewhere" / tmp_path.name / "a.jpg"

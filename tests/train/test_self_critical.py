@@ -104,13 +104,13 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
     exact = torch.autograd.grad((p * reward).sum(), list(decoder.parameters()), allow_unused=True)
 
     inputs, targets, lengths = (torch.from_numpy(x) for x in padded_arrays([[words for words, _ in every]], VOCABULARY))
-    looks: dict[str, Any] = {}
+    cell_options: dict[str, Any] = {}
     if hard:
         table = torch.zeros(1, len(every), inputs.shape[-1], dtype=torch.int64)
         for k, (_, cells) in enumerate(every):
             table[0, k, : len(cells)] = torch.tensor(cells)
-        looks = {"cells": table, "sampled": torch.ones(1, len(every), dtype=torch.bool)}
-    forced = decoder(image(), inputs, targets, lengths, **looks)
+        cell_options = {"cells": table, "sampled": torch.ones(1, len(every), dtype=torch.bool)}
+    forced = decoder(image(), inputs, targets, lengths, **cell_options)
     weights = reward * p.detach() * len(every)  # the loss is a mean over captions
     estimate = loss(forced, weights, VOCABULARY, max_length=longest, temperature=heat)
     estimated = torch.autograd.grad(estimate, list(decoder.parameters()), allow_unused=True)
@@ -307,19 +307,19 @@ def test_the_stage_has_its_own_rate_and_dropout_only_if_configured(
     from captioner.train.batch_loss import BatchLoss
 
     modes: list[bool] = []
-    drawing: list[bool] = []
-    real, real_draw = BatchLoss._forward, SelfCritical.sample
+    sampling_modes: list[bool] = []
+    real, real_sample = BatchLoss._forward, SelfCritical.sample
 
-    def spy_draw(self: SelfCritical, *args: Any) -> SampledCaptions:
-        drawing.append(self.decoder.training)
-        return real_draw(self, *args)
+    def spy_sample(self: SelfCritical, *args: Any) -> SampledCaptions:
+        sampling_modes.append(self.decoder.training)
+        return real_sample(self, *args)
 
     def spy(self: BatchLoss, *args: Any, **how: Any) -> Any:
         modes.append(self.network.decoder.training)
         return real(self, *args, **how)
 
     monkeypatch.setattr(BatchLoss, "_forward", spy)
-    monkeypatch.setattr(SelfCritical, "sample", spy_draw)
+    monkeypatch.setattr(SelfCritical, "sample", spy_sample)
     scst = {"start_epoch": 1, "samples": 3, "learning_rate": 0.01, "max_length": 6, "dropout": dropout}
     config = tiny_run.write_config(tmp_path / "config.yaml", shapes, training__scst=scst, training__epochs=2)
     start(config, folder=tmp_path / "run", device="cpu")
@@ -329,7 +329,7 @@ def test_the_stage_has_its_own_rate_and_dropout_only_if_configured(
     assert rows[1]["reward"] >= 0
     assert rows[1]["rate"] == pytest.approx(0.01 * 4 / 100)  # the fourth step of the stage's warm-up
     assert modes == [True] * 4 + [dropout] * 4
-    assert drawing == [False] * 4
+    assert sampling_modes == [False] * 4
 
 
 def test_more_references_than_any_image_has_is_an_error(shapes: Path, tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def test_the_error_for_an_unknown_format_lists_the_formats(tmp_path: Path) -> No
 # --- the published sets ---------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the caption files are not at hand (CAPTIONER_DATA)")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the caption files are not there (set CAPTIONER_DATA)")
 def test_the_published_files_have_the_documented_sizes() -> None:
     pytest.importorskip("pycocotools")
     val = read_set(SHARED / "coco" / "captions_val.json", SHARED / "coco" / "val_500")

@@ -85,7 +85,9 @@ def test_early_exit_saves_steps_and_changes_no_result(monkeypatch, n_best):
     toy.computed.clear()
     monkeypatch.setattr(beam._Beam, "_decided", lambda self, totals: np.zeros(len(totals), bool))
     late = search(toy, images(*range(20)), options)
-    assert [[text(toy, h) for h in some] for some in early] == [[text(toy, h) for h in some] for some in late]
+    assert [[text(toy, h) for h in hypotheses] for hypotheses in early] == [
+        [text(toy, h) for h in hypotheses] for hypotheses in late
+    ]
     assert steps < sum(b * k for b, k in toy.computed)
 
 
@@ -103,8 +105,8 @@ def test_a_batch_equals_its_images_alone():
 
 def test_every_word_and_the_end_have_the_map_and_gate_of_their_step():
     toy = TableBackend(ABC, random_table(ABC, seed=2), hard=True)
-    for image, some in enumerate(search(toy, images(*range(9)), SearchOptions(beam=4, n_best=4))):
-        for found in some:
+    for image, hypotheses in enumerate(search(toy, images(*range(9)), SearchOptions(beam=4, n_best=4))):
+        for found in hypotheses:
             words = text(toy, found)
             assert len(found.alphas) == len(words) + found.ended
             for at, (alpha, gate) in enumerate(zip(found.alphas, found.gates, strict=True)):
@@ -128,11 +130,11 @@ def test_finished_images_are_removed_from_the_batch():
 
 def test_captions_cut_by_the_length_limit_come_after_complete_ones():
     toy = TableBackend(ABC, lambda i, p: {"a": 0.6, "b": 0.3, "<end>": 0.1 if len(p) == 2 else 0.0})
-    some = search(toy, images(0), SearchOptions(beam=9, n_best=9, max_length=3))[0]
-    assert some[0].ended
-    assert [h.ended for h in some] == sorted((h.ended for h in some), reverse=True)
-    assert {len(h.words) for h in some if not h.ended} == {3}
-    assert all(len(h.alphas) == 3 for h in some if not h.ended)
+    hypotheses = search(toy, images(0), SearchOptions(beam=9, n_best=9, max_length=3))[0]
+    assert hypotheses[0].ended
+    assert [h.ended for h in hypotheses] == sorted((h.ended for h in hypotheses), reverse=True)
+    assert {len(h.words) for h in hypotheses if not h.ended} == {3}
+    assert all(len(h.alphas) == 3 for h in hypotheses if not h.ended)
 
 
 def test_diverse_groups_begin_with_different_words():
@@ -140,25 +142,25 @@ def test_diverse_groups_begin_with_different_words():
     toy = TableBackend(ABC, lambda i, p: {"a": 0.8, "b": 0.1, "c": 0.1} if not p else table(i, p))
     plain = search(toy, images(*range(10)), SearchOptions(beam=3, n_best=3, max_length=5))
     diverse = search(toy, images(*range(10)), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=10))
-    first = [{text(toy, h)[0] for h in some} for some in diverse]
+    first = [{text(toy, h)[0] for h in hypotheses} for hypotheses in diverse]
     assert all(words == set(ABC) for words in first)
-    assert sum(len({text(toy, h)[0] for h in some}) for some in plain) < 30
+    assert sum(len({text(toy, h)[0] for h in hypotheses}) for hypotheses in plain) < 30
 
 
 def test_diverse_search_without_penalty_returns_every_caption_once():
     toy = TableBackend(ABC, random_table(ABC, seed=4))
-    (some,) = search(toy, images(0), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=0))
-    assert [text(toy, h) for h in some] == [greedy(toy, 0, 5)]
+    (hypotheses,) = search(toy, images(0), SearchOptions(beam=3, n_best=3, max_length=5, groups=3, diversity=0))
+    assert [text(toy, h) for h in hypotheses] == [greedy(toy, 0, 5)]
 
 
 @pytest.mark.parametrize("beam", [1, 3, 20])
 def test_a_uniform_model_gives_captions_within_the_length_limit(beam):
     flat = dict.fromkeys(("<pad>", "<start>", "<unk>", *ABC, "<end>"), 1 / 7)
     toy = TableBackend(ABC, lambda i, p: flat)
-    for some in search(toy, images(0, 1, 2), SearchOptions(beam=beam, n_best=beam, max_length=7)):
-        assert 1 <= len(some) <= beam
-        assert all(1 <= len(h.words) <= 7 and min(h.words) > 3 for h in some)
-        assert len({(h.words, h.ended) for h in some}) == len(some)
+    for hypotheses in search(toy, images(0, 1, 2), SearchOptions(beam=beam, n_best=beam, max_length=7)):
+        assert 1 <= len(hypotheses) <= beam
+        assert all(1 <= len(h.words) <= 7 and min(h.words) > 3 for h in hypotheses)
+        assert len({(h.words, h.ended) for h in hypotheses}) == len(hypotheses)
 
 
 def test_a_model_that_never_ends_is_cut():

@@ -39,7 +39,7 @@ def repeats(words: tuple[str, ...], n: int) -> bool:
 def test_a_wide_beam_finds_the_best_caption_that_satisfies_the_constraints(options, meets):
     toy = TableBackend(WORDS, random_table(WORDS, seed=7))
     found = search(toy, images(*range(8)), SearchOptions(beam=300, max_length=4, **options))
-    assert [text(toy, some[0]) for some in found] == [best(toy, i, 4, meets) for i in range(8)]
+    assert [text(toy, hypotheses[0]) for hypotheses in found] == [best(toy, i, 4, meets) for i in range(8)]
 
 
 @given(
@@ -54,10 +54,10 @@ def test_a_narrow_beam_satisfies_the_constraints_too(seed, beam, required, no_re
     toy = TableBackend(WORDS, random_table(WORDS, seed=seed, sharp=4))
     constraints = tuple(tuple(words) for words in required)
     options = SearchOptions(beam=beam, max_length=6, required=constraints, no_repeat=no_repeat, min_length=min_length)
-    for some in search(toy, images(0, 1, 2), options):
+    for hypotheses in search(toy, images(0, 1, 2), options):
         if no_repeat != 1:  # three words that don't repeat may leave no way to meet the rest
-            assert some
-        for found in some:
+            assert hypotheses
+        for found in hypotheses:
             words = text(toy, found)
             assert all(set(words) & set(each) for each in constraints)
             assert not (no_repeat and repeats(words, no_repeat))
@@ -67,15 +67,15 @@ def test_a_narrow_beam_satisfies_the_constraints_too(seed, beam, required, no_re
 def test_a_rare_required_word_is_kept_by_a_narrow_beam():
     # "dog" never comes near the best 2 of 3 at any step: only a beam of its own keeps it.
     toy = TableBackend(WORDS, lambda i, p: {"cat": 0.5, "kitten": 0.3, "<end>": 0.19, "dog": 0.01})
-    (some,) = search(toy, images(0), SearchOptions(beam=2, max_length=5, required=(("dog",),)))
-    assert text(toy, some[0]).count("dog") == 1
+    (hypotheses,) = search(toy, images(0), SearchOptions(beam=2, max_length=5, required=(("dog",),)))
+    assert text(toy, hypotheses[0]).count("dog") == 1
 
 
 def test_required_words_may_fill_the_caption_up_to_the_length_limit():
     toy = TableBackend(WORDS, lambda i, p: {"cat": 0.9, "<end>": 0.09, "dog": 0.005, "kitten": 0.005})
     options = SearchOptions(beam=1, max_length=3, required=(("dog",), ("kitten",), ("cat",)))
-    (some,) = search(toy, images(0), options)
-    assert sorted(text(toy, some[0])) == ["cat", "dog", "kitten"]
+    (hypotheses,) = search(toy, images(0), options)
+    assert sorted(text(toy, hypotheses[0])) == ["cat", "dog", "kitten"]
 
 
 def test_unk_occurs_only_if_it_is_allowed():
@@ -118,9 +118,9 @@ def test_a_caption_without_any_allowed_next_word_is_cut():
     # Every word but the end is forbidden, and the end may not come first.
     toy = TableBackend(WORDS, lambda i, p: {"cat": 0.5, "<end>": 0.5})
     for sample in (False, True):
-        (some,) = search(toy, images(0), SearchOptions(forbidden=WORDS, sample=sample))
-        assert some[0].words == () and not some[0].ended
-        assert some[0].alphas.shape == (0, 4)
+        (hypotheses,) = search(toy, images(0), SearchOptions(forbidden=WORDS, sample=sample))
+        assert hypotheses[0].words == () and not hypotheses[0].ended
+        assert hypotheses[0].alphas.shape == (0, 4)
 
 
 @pytest.mark.parametrize("penalty", [1.0, 2.5])
@@ -128,20 +128,20 @@ def test_a_repeated_word_gets_the_penalty_unless_it_is_recurring(penalty):
     toy = TableBackend(WORDS, random_table(WORDS, seed=7), recurring=frozenset({"dog"}))
     options = SearchOptions(beam=300, n_best=300, max_length=4, repeat_penalty=penalty)
     changed = 0
-    for image, some in enumerate(search(toy, images(*range(8)), options)):
+    for image, hypotheses in enumerate(search(toy, images(*range(8)), options)):
         true = sentences(toy, image, 4)
         # Each repetition of a word other than "dog" costs the penalty.
         cost = {w: penalty * sum(w[:i].count(w[i]) > 0 for i in range(len(w)) if w[i] != "dog") for w in true}
         scores = {w: (true[w] - cost[w]) / (len(w) + 1) for w in true if w}
-        ended = [found for found in some if found.ended]
+        ended = [found for found in hypotheses if found.ended]
         assert any(text(toy, found).count("cat") == 3 for found in ended)  # which pays twice, not three times
         for found in ended:
             words = text(toy, found)
             assert found.score == pytest.approx(scores[words], abs=1e-5)
-            # What is told of each word stays the model's own.
+            # The reported log-probabilities are the model's, without the penalty.
             assert found.log_probabilities.sum() == pytest.approx(true[words], abs=1e-4)
-        assert text(toy, some[0]) == max(scores, key=lambda w: scores[w])
-        changed += text(toy, some[0]) != best(toy, image, 4, bool)
+        assert text(toy, hypotheses[0]) == max(scores, key=lambda w: scores[w])
+        changed += text(toy, hypotheses[0]) != best(toy, image, 4, bool)
     assert changed
 
 
@@ -150,7 +150,9 @@ def test_samples_repeat_words_less_often_with_a_penalty():
 
     def repeated(penalty: float) -> int:
         options = SearchOptions(sample=True, n_best=40, min_length=3, max_length=3, repeat_penalty=penalty)
-        return sum(repeats(text(toy, each), 1) for some in search(toy, images(0, 1, 2), options) for each in some)
+        return sum(
+            repeats(text(toy, each), 1) for hypotheses in search(toy, images(0, 1, 2), options) for each in hypotheses
+        )
 
     assert repeated(20.0) == 0 < repeated(1.0) < repeated(0.0)
 

@@ -17,9 +17,9 @@ FIRST = {"a": 0.5, "b": 0.3, "c": 0.2}
 
 def first_words(**options) -> dict[str, float]:
     toy = TableBackend(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
-    (some,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, **options))
-    counts = Counter(text(toy, h)[0] for h in some)
-    return {word: counts[word] / len(some) for word in ABC}
+    (hypotheses,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, **options))
+    counts = Counter(text(toy, h)[0] for h in hypotheses)
+    return {word: counts[word] / len(hypotheses) for word in ABC}
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_words_are_sampled_from_the_distribution_that_the_options_define(options
 
 def test_captions_are_sampled_with_the_models_probabilities():
     toy = TableBackend(("a", "b"), random_table(("a", "b"), sharp=1))
-    (some,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, min_length=0, max_length=6))
-    counts = Counter(text(toy, h) for h in some if h.ended)
+    (hypotheses,) = search(toy, images(0), SearchOptions(sample=True, n_best=5000, min_length=0, max_length=6))
+    counts = Counter(text(toy, h) for h in hypotheses if h.ended)
     for words, total in sentences(toy, 0, 2).items():
-        assert counts[words] / len(some) == pytest.approx(np.exp(total), abs=0.025)
+        assert counts[words] / len(hypotheses) == pytest.approx(np.exp(total), abs=0.025)
 
 
 def test_the_temperature_does_not_change_the_reported_log_probability():
     toy = TableBackend(ABC, lambda i, p: FIRST if not p else {"<end>": 1.0})
-    (some,) = search(toy, images(0), SearchOptions(sample=True, temperature=0.2, top_k=2, n_best=20))
-    for found in some:
+    (hypotheses,) = search(toy, images(0), SearchOptions(sample=True, temperature=0.2, top_k=2, n_best=20))
+    for found in hypotheses:
         assert found.log_probabilities == pytest.approx([np.log(FIRST[text(toy, found)[0]]), 0])
 
 
@@ -68,13 +68,15 @@ def test_the_samples_of_a_picture_do_not_depend_on_the_batch():
     backwards = search(toy, images(8, 7, 6, 5, keys=keys[::-1]), options)[::-1]
     alone = [search(toy, images(n, keys=keys[i : i + 1]), options)[0] for i, n in enumerate((5, 6, 7, 8))]
     for other in (backwards, alone):
-        assert [[h.words for h in some] for some in other] == [[h.words for h in some] for some in together]
+        assert [[h.words for h in hypotheses] for hypotheses in other] == [
+            [h.words for h in hypotheses] for hypotheses in together
+        ]
 
 
 def test_every_word_has_the_map_of_its_step():
     toy = TableBackend(ABC, random_table(ABC, sharp=0.5))
-    for image, some in enumerate(search(toy, images(0, 1), SearchOptions(sample=True, n_best=4))):
-        for found in some:
+    for image, hypotheses in enumerate(search(toy, images(0, 1), SearchOptions(sample=True, n_best=4))):
+        for found in hypotheses:
             words = text(toy, found)
             assert len(found.alphas) == len(words) + found.ended
             for at, alpha in enumerate(found.alphas):

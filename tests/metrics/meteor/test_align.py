@@ -16,7 +16,7 @@ def exact(caption: str, reference: str) -> list[list[Match]]:
 
 
 @pytest.mark.parametrize(
-    ("caption", "reference", "places", "chunks"),
+    ("caption", "reference", "positions", "chunks"),
     [
         # (word of the reference, word of the caption)
         ("k", "k k", [(1, 0)], 1),
@@ -33,10 +33,10 @@ def exact(caption: str, reference: str) -> list[list[Match]]:
     ],
 )
 def test_ties_are_broken_as_in_the_jar(
-    caption: str, reference: str, places: list[tuple[int, int]], chunks: int
+    caption: str, reference: str, positions: list[tuple[int, int]], chunks: int
 ) -> None:
     matches, counted = align(exact(caption, reference), len(caption.split()))
-    assert ([(m.ref, m.start) for m in matches], counted) == (places, chunks)
+    assert ([(m.ref, m.start) for m in matches], counted) == (positions, chunks)
 
 
 def test_a_single_pair_that_is_synonym_and_paraphrase_is_not_aligned() -> None:
