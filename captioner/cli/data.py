@@ -24,7 +24,7 @@ def command() -> None:
     """Check a data set, or draw a synthetic one."""
 
 
-@command.command("check")
+@command.command("check", short_help="Check captions and pictures, and estimate what training needs.")
 @click.argument("captions", nargs=-1, required=True, type=click.Path(path_type=Path))
 @images_option(multiple=True)
 @captions_format_option
@@ -103,7 +103,7 @@ def check_command(
         raise CaptionerError(f"{whole.name} is not ready for training (problems: {len(problems)})")
 
 
-@command.command("shapes")
+@command.command("shapes", short_help="Draw a synthetic data set of colored shapes.")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--images",

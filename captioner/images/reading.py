@@ -114,7 +114,7 @@ def _buffer(source: object, name: str) -> IO[bytes]:
         data = source.read()  # type: ignore[attr-defined]
     else:
         raise UsageError(
-            f"a {type(source).__name__} is not a picture; pass a path, bytes, a file opened with 'rb', a Pillow image, "
+            f"{type(source).__name__} is not a picture; pass a path, bytes, a file opened with 'rb', a Pillow image, "
             "a numpy array or a torch tensor, or a list of these"
         )
     if not isinstance(data, bytes):

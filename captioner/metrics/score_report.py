@@ -56,6 +56,8 @@ def as_text(report: Mapping[str, Any]) -> str:
     counts = report["counts"]
     lines = [f"{counts['images']:,} images, {counts['references']:,} references", ""]
     other, differences = report.get("compared_with"), report.get("differences", {})
+    if other:
+        lines[1:1] = [f"score: {report['results']}; other: {other['results']}"]
     heading = f"{'':9}{'score':>8}   95 % interval"
     lines.append(heading + (f"{'other':>12}{'difference':>13}   95 % interval        p" if other else ""))
     for name, value in report["scores"].items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from captioner.caption import Caption
-from captioner.errors import CaptionerError, unknown
+from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.files.atomic import write_atomically
 from captioner.files.existing import is_occupied
 from captioner.images.reading import Picture
@@ -99,7 +99,7 @@ class OverlayFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CaptionerError(
+            raise UsageError(
                 f"{path}: the folder cannot be created ({error.strerror}); choose another --output"
             ) from None
 

@@ -77,6 +77,8 @@ class InitialWeights:
         path = path.expanduser()
         if not path.exists() and len(path.parts) == 1:
             path = find_model(path.name)
+        if not path.exists():
+            raise UsageError(f"training.start_from: no such folder: {path}")
         run_folder = RunFolder(model_folder(path))
         weights = run_folder.best_weights if run_folder.best_weights.is_file() else run_folder.path / WEIGHTS
         for file in (run_folder.vocabulary, weights):

@@ -94,7 +94,8 @@ def test_two_systems_are_compared_with_results_or_with_two_arguments(folder: Pat
         report["scores"]["ROUGE-L"] - report["compared_with"]["scores"]["ROUGE-L"]
     )
     assert gap["interval"][0] <= gap["difference"] <= gap["interval"][1] and 0 <= gap["p"] <= 1
-    assert "difference" in run(folder, "--compare", "r.json", "b.json", *PURE).stdout
+    text = run(folder, "--compare", "r.json", "b.json", *PURE).stdout
+    assert f"score: {folder / 'r.json'}; other: {folder / 'b.json'}" in text and "difference" in text
 
 
 def test_a_file_compared_with_itself_has_difference_0(folder: Path) -> None:

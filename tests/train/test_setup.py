@@ -182,6 +182,8 @@ def test_missing_weights_are_named(trained: Path, tmp_path: Path) -> None:
     data = trained.parent / "data"
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
         prepare(tiny_run.config(data, training__start_from=str(tmp_path)), ALONE)
+    with pytest.raises(UsageError, match=r"training\.start_from: no such folder: .*nowhere"):
+        prepare(tiny_run.config(data, training__start_from=str(tmp_path / "nowhere")), ALONE)
 
 
 # --- data ---------------------------------------------------------------------------------------------------------
