@@ -18,8 +18,9 @@ def command(as_json: bool) -> None:
     weights/ of a checkout, and in weights/ of the current folder. A model that cannot be used is listed with the
     reason.
     """
-    from captioner.bundle.model_folders import search_path
+    from captioner.bundle.model_folders import PUBLISHED, search_path
     from captioner.bundle.model_list import list_models, model_text
+    from captioner.installation import REPOSITORY
 
     entries = list_models()
     if as_json:
@@ -30,3 +31,6 @@ def command(as_json: bool) -> None:
         click.echo(f"no models in {folders}; set CAPTIONER_WEIGHTS to a folder of bundles", err=True)
     for entry in entries:
         click.echo(model_text(entry))
+    if entries and (missing := sorted(set(PUBLISHED) - {entry["name"] for entry in entries})):
+        where = f"in the folder weights of {REPOSITORY}; set CAPTIONER_WEIGHTS to that folder"
+        click.echo(f"note: not installed: {', '.join(missing)}. They are {where}.", err=True)
