@@ -53,7 +53,7 @@ def test_without_models_the_searched_folders_are_named(tmp_path, monkeypatch):
     assert "no models in" in result.output and "nowhere" in result.output
 
 
-def test_published_models_that_are_not_installed_are_named_with_their_place(shelf):
+def test_published_models_that_are_not_installed_are_named_with_their_place(model_folder):
     result = CliRunner().invoke(main, ["models"])
     assert "not installed: default, flickr8k-hard, flickr8k-soft, hard. They are in the folder" in result.stderr
     assert "not installed" not in CliRunner().invoke(main, ["models", "--json"]).output
