@@ -125,8 +125,8 @@ def command(
     if retry is not None and not (paths := tuple(read_failed(retry))):
         click.echo(f"{retry}: nothing failed, so there is nothing to retry", err=True)
         return 0
-    found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
-    if sidecar and any(isinstance(picture, inputs.PictureBytes) for picture in found.pictures):
+    picture_inputs = inputs.find(paths, recursive=recursive, listed=sys.stdin)
+    if sidecar and any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures):
         raise click.UsageError("a picture on standard input has no sidecar; use --output")
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
     captioner.options(**options)  # reports a wrong option before anything is written
@@ -134,14 +134,14 @@ def command(
     for word in options.get("forbidden", ()):
         if not knows(captioner.backend.vocabulary, word):
             click.echo(f"note: --forbid {word}: the model does not know this word and never uses it", err=True)
-    for problem in found.problems:
+    for problem in picture_inputs.problems:
         click.echo(f"captioner: {problem.reason}", err=True)
-    summary = RunSummary(found.problems, found.left_out)
-    failures = len(found.problems)
+    summary = RunSummary(picture_inputs.problems, picture_inputs.left_out)
+    failures = len(picture_inputs.problems)
 
     # COCO results need all names at once; a list on standard input is otherwise captioned while it is still written.
-    read_all = output_format == "coco" or found.coming is None
-    pictures: Iterable[str | PictureBytes] = list(found) if read_all else found
+    read_all = output_format == "coco" or picture_inputs.listed is None
+    pictures: Iterable[str | PictureBytes] = list(picture_inputs) if read_all else picture_inputs
     all_names = [source_name(picture) for picture in pictures] if read_all else None
     outputs = CaptionOutputs(
         output,

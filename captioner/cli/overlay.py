@@ -117,11 +117,11 @@ def command(
         raise click.UsageError(
             f"--text gives the words, so no search takes place: leave out {option_flag(min(without_effect))}"
         )
-    found = inputs.find(paths, recursive=recursive, listed=sys.stdin)
+    picture_inputs = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     # Names from standard input are drawn while the list is still written, with two exceptions: several models read the
     # list twice, and --overwrite must not replace a picture that comes later in the list.
-    read_all = found.coming is None or bool(compare) or overwrite
-    names: Iterable[str | inputs.PictureBytes] = list(found) if read_all else found
+    read_all = picture_inputs.listed is None or bool(compare) or overwrite
+    names: Iterable[str | inputs.PictureBytes] = list(picture_inputs) if read_all else picture_inputs
     models = [model, *compare]
     captioners = [Captioner.load(name, backend=backend, device=device, threads=threads) for name in models]
     check_effect(options, captioners)
@@ -140,10 +140,11 @@ def command(
     else:
         with_page = "html" in format_names
         results = search_captions(captioners, names, options, pixel_limit=pixel_limit, with_alternatives=with_page)
-    for problem in found.problems:
+    for problem in picture_inputs.problems:
         click.echo(f"captioner: {problem.reason}", err=True)
-    summary = RunSummary(found.problems, found.left_out, verb="drawn")
-    failures = len(found.problems) + _write(folder, results, summary, len(names) if isinstance(names, list) else None)
+    summary = RunSummary(picture_inputs.problems, picture_inputs.left_out, verb="drawn")
+    total = len(names) if isinstance(names, list) else None
+    failures = len(picture_inputs.problems) + _write(folder, results, summary, total)
     if (line := summary.line()) is not None:
         click.echo(line, err=True)
     return 1 if failures else 0

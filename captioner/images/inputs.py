@@ -33,36 +33,36 @@ class Skipped:
 
 @dataclass
 class Inputs:
-    """The pictures found before work begins, and where a list is read as it comes, the names still to come."""
+    """The pictures of a command line. Names from standard input are read while the work goes on."""
 
     pictures: list[str | PictureBytes] = field(default_factory=list)
-    coming: Iterable[str] | None = None
+    listed: Iterable[str] | None = None  # names on standard input, which may come slowly
     problems: list[Skipped] = field(default_factory=list)  # arguments that name nothing
     left_out: list[Skipped] = field(default_factory=list)  # drawings, videos and folders that were not asked for
 
     def __iter__(self) -> Iterator[str | PictureBytes]:
         yield from self.pictures
-        for line in self.coming or ():
+        for line in self.listed or ():
             if name := line.rstrip("\r\n"):
                 yield name
 
 
 def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[str] | None = None) -> Inputs:
-    """Pictures in the order of the arguments, each once, those of a folder by name; then the list's.
+    """Pictures in the order of the arguments, each once; pictures of a folder by name; listed names last.
 
     `-` stands for standard input, which is `listed`: a picture, or names, one per line. A file that is named is taken
     as it is; if it cannot be read, the reader says so. Files in folders and patterns are recognised by content. No
     picture at all is an error.
     """
     inputs = Inputs()
-    found: dict[str | PictureBytes, None] = {}
+    unique: dict[str | PictureBytes, None] = {}
     for argument in arguments:
         path = Path(argument)
         if argument in STANDARD_INPUT:
             if (picture := _picture_on(listed)) is not None:
-                found[picture] = None
+                unique[picture] = None
             else:
-                inputs.coming = listed
+                inputs.listed = listed
         elif path.is_dir():
             inside = list(_folder(argument, recursive, inputs))
             if not inside:
@@ -70,9 +70,9 @@ def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[
                 inputs.problems.append(
                     Skipped(argument, "empty folder", f"{argument}: no pictures in this folder{more}")
                 )
-            found.update(dict.fromkeys(inside))
+            unique.update(dict.fromkeys(inside))
         elif os.path.lexists(path):
-            found[argument] = None
+            unique[argument] = None
         elif glob.has_magic(argument):
             matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 (keeps names as they were given)
             files = list(_pictures(matches, inputs))
@@ -81,11 +81,11 @@ def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[
             if not files:
                 reason = f"{argument}: no picture matches this pattern"
                 inputs.problems.append(Skipped(argument, "missing", reason))
-            found.update(dict.fromkeys(files))
+            unique.update(dict.fromkeys(files))
         else:
             inputs.problems.append(Skipped(argument, "missing", f"{argument}: no such file"))
-    inputs.pictures = list(found)
-    if not inputs.pictures and inputs.coming is None:
+    inputs.pictures = list(unique)
+    if not inputs.pictures and inputs.listed is None:
         raise UsageError("no picture to caption. " + "; ".join(problem.reason for problem in inputs.problems))
     return inputs
 
