@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.bundle.layout import MANIFEST, WEIGHTS
-from captioner.bundle.loading import read_manifest
+from captioner.bundle.loading import load_bundle, read_manifest
 from captioner.bundle.model_folders import find_model
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
@@ -79,6 +79,8 @@ class InitialWeights:
             path = find_model(path.name)
         if not path.exists():
             raise UsageError(f"training.start_from: no such folder: {path}")
+        if (path / MANIFEST).is_file():
+            load_bundle(path)  # verifies every file before its weights are used
         run_folder = RunFolder(model_folder(path))
         weights = run_folder.best_weights if run_folder.best_weights.is_file() else run_folder.path / WEIGHTS
         for file in (run_folder.vocabulary, weights):

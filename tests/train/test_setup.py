@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,16 @@ def test_a_run_starts_from_the_weights_of_a_bundle(exported: Bundle, trained: Pa
         assert value.dtype == best[name].dtype
         torch.testing.assert_close(value, best[name], atol=1e-6, rtol=1e-3)
     assert setup.vocabulary == exported.vocabulary
+
+
+def test_a_run_does_not_start_from_a_damaged_bundle(exported: Bundle, trained: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(exported.folder, damaged)
+    weights = bytearray((damaged / "model.safetensors").read_bytes())
+    weights[-1] ^= 1  # still a file of tensors, with one wrong value
+    (damaged / "model.safetensors").write_bytes(weights)
+    with pytest.raises(CaptionerError, match=r"checksum of model\.safetensors"):
+        prepare(tiny_run.config(trained.parent / "data", **TAIL, training__start_from=str(damaged)), ALONE)
 
 
 def test_a_run_starts_from_a_model_by_its_name(
