@@ -248,7 +248,7 @@ def given_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def check_effect(options: dict[str, Any], captioners: Sequence[Captioner]) -> None:
     """Refuse a search option that changes nothing for any of these models."""
-    hard = [each for each in captioners if each.manifest is not None and each.manifest.attention == "hard"]
+    hard = [captioner for captioner in captioners if captioner.backend.hard]
     if "hard_attention" in options and not hard:
         names = " and ".join(each.manifest.name for each in captioners if each.manifest is not None)
         raise click.UsageError(
@@ -256,7 +256,7 @@ def check_effect(options: dict[str, Any], captioners: Sequence[Captioner]) -> No
             "choose a hard-attention model with --model (`captioner models` tells which are)"
         )
     samples = options.get("sample") or any(
-        (options.get("hard_attention") or each.defaults.hard_attention) == "sampled" for each in hard
+        (options.get("hard_attention") or captioner.defaults.hard_attention) == "sampled" for captioner in hard
     )
     if "seed" in options and not samples:
         raise click.UsageError(

@@ -81,6 +81,7 @@ class Backend(Protocol):
     image_size: int
     rows: int
     cols: int
+    hard: bool  # whether a word may attend to a single cell
 
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         """Annotations of pictures, (B, size, size, 3) RGB."""

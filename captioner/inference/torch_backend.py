@@ -30,6 +30,7 @@ class TorchBackend:
         self.network = network.to(device).eval()
         self.vocabulary = vocabulary
         self.device = torch.device(device)
+        self.hard = network.decoder.hard
         self.hard_attention = hard_attention
         self.image_size = network.encoder.settings.size
         self.rows, self.cols = network.encoder.grid()
@@ -43,11 +44,10 @@ class TorchBackend:
     @torch.inference_mode()
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
-        hard = self.network.decoder.hard
         return State(
             shared,
             own,
-            (hard_attention or self.hard_attention) if hard else "expected",
+            (hard_attention or self.hard_attention) if self.hard else "expected",
             seed,
             annotations.sampling_keys,
         )

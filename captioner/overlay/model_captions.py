@@ -84,7 +84,7 @@ def with_likeliest_cells(caption: Caption) -> Caption:
 
 
 def is_hard(captioner: Captioner) -> bool:
-    return captioner.manifest is not None and captioner.manifest.attention == "hard"
+    return captioner.backend.hard
 
 
 def _with_cells(captioner: Captioner, results: Iterable[Caption | Failure]) -> Iterator[Caption | Failure]:

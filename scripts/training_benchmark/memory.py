@@ -77,7 +77,7 @@ def memory_at_scale(sizes: Sizes, threads: int, count: int) -> dict[str, int]:
             mock.patch.object(Vocabulary, "build", lambda *_, **__: vocabulary),
             # pop: the trainer must not keep the captions' text, and neither may this function
             mock.patch("captioner.train.setup.read_split", lambda _, split: splits.pop(split)),
-            mock.patch.object(features, "key", lambda path: path.name),
+            mock.patch.object(features, "image_key", lambda path: path.name),
             silent(),
         ):
             del train, val

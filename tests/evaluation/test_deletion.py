@@ -25,6 +25,7 @@ class NeedsTopLeft:
     image_size: int = SIDE
     rows: int = GRID
     cols: int = GRID
+    hard: bool = False
     encoded: int = 0
 
     def encode(self, pixels: np.ndarray) -> Annotations:
