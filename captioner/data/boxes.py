@@ -18,7 +18,7 @@ _COCO_NAME = re.compile(r"(?:COCO_\w+_)?(\d{12})$")  # 000000000139, COCO_val201
 
 
 def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = None) -> CaptionSet:
-    """The set with the boxes of an instances file, or of all instances_*.json of a folder.
+    """The set with the boxes of an instances file, or of all instances_*.json and .json.gz of a folder.
 
     Pictures are matched by file name, then by the COCO id in the file name, because the releases of 2014 and 2017 name
     their files differently. Boxes are scaled if the picture has another size than the file lists, and rotated by the
@@ -58,8 +58,10 @@ def _files(instances: Path) -> list[Path]:
     if not instances.is_dir():
         return [instances]
     files = [
-        *sorted(instances.glob("instances_*.json")),
-        *sorted(instances.glob("annotations/instances_*.json")),
+        file
+        for folder in (instances, instances / "annotations")
+        for pattern in ("instances_*.json", "instances_*.json.gz")
+        for file in sorted(folder.glob(pattern))
     ]
     if not files:
         raise CaptionerError(f"{instances}: no instances_*.json in this folder")

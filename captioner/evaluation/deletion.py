@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from captioner.caption import Caption
 from captioner.evaluation.attention_maps import Map, attention_map
-from captioner.evaluation.nouns import FUNCTION_WORDS
 from captioner.images.pixels import Pixels
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search import SearchOptions, force
 from captioner.metrics.means import Mean, mean_of
+from captioner.text.nouns import FUNCTION_WORDS
 
 SHARE = 0.1  # share of the cells that are blanked
 _BATCH = 16  # pictures per encoder call

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.caption import Caption
+from captioner.data.box_coverage import cell_centers_in_boxes, coverage
 from captioner.data.caption_set import Box
 from captioner.evaluation.attention_maps import Map, attention_map
-from captioner.evaluation.nouns import mentions
 from captioner.images.frame import Frame
 from captioner.metrics.means import Mean, mean_of
+from captioner.text.nouns import mentions
 
 
 @dataclass(frozen=True)
@@ -160,38 +161,3 @@ def _categories(nouns: Sequence[GroundedNoun]) -> dict[str, CategoryFigures]:
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
-
-
-def coverage(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> Map:
-    """The exact share of each cell's area that the boxes cover together: (rows, cols), 0 to 1."""
-    across = _edges([edge for box in boxes for edge in (box.left, box.right)], frame.width, cols)
-    down = _edges([edge for box in boxes for edge in (box.top, box.bottom)], frame.height, rows)
-    x, y = (
-        (across[1:] + across[:-1]) / 2,
-        (down[1:] + down[:-1]) / 2,
-    )  # no edge is inside these strips
-    area = np.outer(np.diff(down), np.diff(across))
-    inside = np.zeros(area.shape, np.bool_)
-    for box in boxes:
-        inside |= np.outer((y > box.top) & (y < box.bottom), (x > box.left) & (x < box.right))
-    cells = np.zeros((rows, cols))
-    row = np.minimum((y * rows / frame.height).astype(int), rows - 1)
-    col = np.minimum((x * cols / frame.width).astype(int), cols - 1)
-    np.add.at(cells, (row[:, None], col[None, :]), area * inside)
-    return cells / (frame.width / cols * frame.height / rows)
-
-
-def _edges(boxes: list[float], length: int, cells: int) -> NDArray[np.float64]:
-    """Sorted edges of boxes and cells along one side of the picture."""
-    lines = [*np.clip(boxes, 0, length), *(np.arange(cells + 1) * length / cells)]
-    return np.unique(np.asarray(lines, np.float64))
-
-
-def cell_centers_in_boxes(boxes: Sequence[Box], frame: Frame, rows: int, cols: int) -> NDArray[np.bool_]:
-    """Which cells have their center inside a box: (rows, cols)."""
-    x = (np.arange(cols) + 0.5) * frame.width / cols
-    y = (np.arange(rows) + 0.5) * frame.height / rows
-    inside = np.zeros((rows, cols), np.bool_)
-    for box in boxes:
-        inside |= np.outer((y >= box.top) & (y < box.bottom), (x >= box.left) & (x < box.right))
-    return inside

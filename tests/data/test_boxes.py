@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,14 @@ def test_a_captions_file_is_not_read_as_instances(tmp_path: Path) -> None:
 def test_the_error_for_a_missing_instances_file_has_the_setting(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match=r"no such instances file or folder \(from --boxes\)"):
         with_boxes(one(tmp_path / "a.png"), tmp_path / "no.json", setting="--boxes")
+
+
+def test_a_gzip_file_is_unpacked(tmp_path: Path) -> None:
+    plain = write(tmp_path / "instances.json", instances("a.png", [1, 2, 3, 4]))
+    packed = tmp_path / "instances_val.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    data = one(picture(tmp_path / "a.png"))
+    assert with_boxes(data, packed) == with_boxes(data, plain) == with_boxes(data, tmp_path)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(CaptionerError, match="not a complete gzip file"):
+        with_boxes(data, packed)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,12 @@ def missing(path: Path, setting: str | None, kind: str = "file") -> UsageError:
 
 
 def read_text(path: Path) -> str:
-    """The file as text, without a byte-order mark."""
+    """The file as text, without a byte-order mark. A file that ends in .gz is unpacked."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CaptionerError(f"{path}: not a complete gzip file ({error})") from None
     except UnicodeDecodeError as error:
         raise CaptionerError(
             f"{path}: not UTF-8 text (byte {error.start:,}); save the file as UTF-8 and try again"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from captioner.evaluation.nouns import _NAMES, FUNCTION_WORDS, Mention, mentions
+from captioner.text.nouns import _NAMES, FUNCTION_WORDS, Mention, mentions
 
 COCO = [name for name in _NAMES if name not in ("circle", "square", "triangle", "star", "cross")]
 
