@@ -76,6 +76,8 @@ class Caption:
         score: The value that the search ranks by: log-probability normalized by length, less repeat penalties.
         picture: The picture's name, size and path; None if the caption was made without one.
         alternatives: The other captions of the n-best list.
+        confidence: Calibrated probability that a content word of the caption is right, 0 to 1; None if the model has
+            no calibration, or if the sentence was given.
     """
 
     words: tuple[Word, ...]
@@ -83,6 +85,7 @@ class Caption:
     score: float
     picture: Picture | None = None
     alternatives: tuple[Caption, ...] = field(default=())
+    confidence: float | None = None
 
     @property
     def text(self) -> str:
@@ -111,6 +114,7 @@ class Caption:
             "image": None if self.picture is None else self.picture.name,
             "caption": self.text,
             "sentence": self.sentence,
+            "confidence": self.confidence,
             "score": self.score,
             "log_probability": self.log_probability,
             "words": [word.to_dict(maps=maps) for word in self.words],

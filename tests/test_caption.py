@@ -64,9 +64,10 @@ def test_the_sentence_is_for_readers() -> None:
 
 
 def test_a_dict_is_ready_for_json_and_holds_everything() -> None:
-    made = replace(caption("a", "cat"), alternatives=(caption("a"),))
+    made = replace(caption("a", "cat"), alternatives=(caption("a"),), confidence=0.75)
     values = json.loads(json.dumps(made.to_dict()))
     assert (values["image"], values["caption"], values["sentence"]) == ("photo.jpg", "a cat", "A cat.")
+    assert values["confidence"] == 0.75 and values["alternatives"][0]["confidence"] is None
     assert values["score"] == -0.75 and values["log_probability"] == made.log_probability
     assert [entry["text"] for entry in values["words"]] == ["a", "cat"]
     assert np.array_equal(np.array(values["words"][1]["alpha"], np.float32), made.words[1].alpha)

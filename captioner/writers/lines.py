@@ -17,7 +17,7 @@ from captioner.errors import UsageError
 from captioner.writers.wording import Wording
 
 LineFormat = Literal["text", "jsonl", "csv"]
-COLUMNS = ("image", "rank", "caption", "sentence", "score", "log_probability")
+COLUMNS = ("image", "rank", "caption", "sentence", "confidence", "score", "log_probability")
 
 
 class LineWriter:
@@ -112,8 +112,12 @@ def _texts(caption: Caption) -> dict[str, str]:
     return {"caption": caption.text, "sentence": caption.sentence}
 
 
-def _scores(caption: Caption) -> dict[str, float]:
-    return {"score": round(caption.score, 6), "log_probability": round(caption.log_probability, 6)}
+def _scores(caption: Caption) -> dict[str, float | None]:
+    return {
+        "confidence": None if caption.confidence is None else round(caption.confidence, 4),
+        "score": round(caption.score, 6),
+        "log_probability": round(caption.log_probability, 6),
+    }
 
 
 def _word(word: Word) -> dict[str, Any]:

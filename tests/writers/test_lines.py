@@ -7,6 +7,7 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_jsonl_and_csv_have_the_plain_words_and_the_sentence():
     assert values["alternatives"][0]["sentence"] == "A cat."
     rows = list(csv.DictReader(io.StringIO(written("csv", ["a.jpg"]))))
     assert [(row["caption"], row["sentence"]) for row in rows] == [("a dog runs", "A dog runs."), ("a cat", "A cat.")]
+
+
+def test_jsonl_and_csv_have_the_confidence_and_leave_it_empty_where_the_model_gives_none():
+    sure, unsure = replace(caption("a dog"), confidence=0.81234), caption("a dog")
+    assert [record("a.jpg", one)["confidence"] for one in (sure, unsure)] == [0.8123, None]
+    file = io.StringIO()
+    writer = LineWriter(file, "csv")
+    for one in (sure, unsure):
+        writer.write("a.jpg", one)
+    assert [row["confidence"] for row in csv.DictReader(io.StringIO(file.getvalue()))] == ["0.8123", ""]
 
 
 def test_the_wording_of_text_lines_can_be_chosen():
