@@ -35,6 +35,7 @@ class TeacherForced:
     alpha: Tensor  # (N, L)
     cell: Tensor | None = None  # (N,): the sampled cell, for hard attention
     sampled: Tensor | None = None  # (N,) bool: whether the context vector is that cell, not the expectation
+    scores: Tensor | None = None  # (N, L): e, where alpha is a function of them alone
 
 
 class CaptionDecoder(nn.Module):

@@ -133,7 +133,8 @@ class Decoder(CaptionDecoder):
         beta = self.gate(h)  # (B, K, 1)
         z = beta * self.heads(weights, shared["annotations"])  # (B, K, D)
         z, gate = self.sentinel(z, beta.squeeze(-1), h, c, e, self.score)
-        return z, {**own, **remembered}, AttentionOutput(self.heads.map(alpha), gate, cell, choice.sampled)
+        scores = e if e.dim() == 3 and "map" not in remembered else None
+        return z, {**own, **remembered}, AttentionOutput(self.heads.map(alpha), gate, cell, choice.sampled, scores)
 
     def lstm(self, own: Tensors, word: Tensor, z: Tensor | None = None) -> tuple[Tensors, Tensor]:
         """One step of all layers: the new state, and the output of the top layer."""
@@ -205,6 +206,8 @@ class Decoder(CaptionDecoder):
                         predicted = self.logits(word, h, z).softmax(-1)
                 step = {"word": word, "h": h, "z": z, "alpha": attention.alpha, "targets": targets[:, :k, t]}
                 step |= {"row": row[:, :k], "time": torch.full_like(row[:, :k], t)}
+                if attention.scores is not None:
+                    step["scores"] = attention.scores
                 if self.cell_sampling.learns_by_reward and sampled is not None and attention.cell is not None:
                     step |= {"cell": attention.cell, "sampled": sampled[:, :k]}
                 real = running[:, :k].flatten().nonzero().squeeze(1)

@@ -6,17 +6,23 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from captioner.model import loss as objective
 from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
+from captioner.train.cell_categories import CellCategories, cell_category_loss
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import TrainingSettings
 from captioner.train.corpus import Batch, padded_arrays
 from captioner.train.distributed import World
+from captioner.train.grids import AugmentedGrids, Views
+from captioner.train.grounding_loss import grounding_loss, grounding_weight
+from captioner.train.loss_settings import GroundingSettings
 from captioner.train.self_critical import SelfCritical
 from captioner.train.setup import TrainingSetup
 
@@ -24,9 +30,9 @@ from captioner.train.setup import TrainingSetup
 class ForwardPass(nn.Module):
     """The teacher-forced pass from grids and captions, as one module for DistributedDataParallel and torch.compile."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, cell_head: CellCategories | None) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.cell_head = network, cell_head
 
     def forward(
         self,
@@ -36,10 +42,12 @@ class ForwardPass(nn.Module):
         lengths: Tensor,
         annotations: Tensor | None = None,  # of the grids, if they are known already
         **options: Any,
-    ) -> TeacherForced:
+    ) -> tuple[TeacherForced, Tensor | None]:
+        """The pass over the captions, and the logits of the categories of every cell."""
         if annotations is None:
             annotations = self.network.annotations(grids)
-        return self.network.decoder(annotations, inputs, targets, lengths, **options)  # type: ignore[no-any-return]
+        cell_logits = None if self.cell_head is None else self.cell_head(annotations)
+        return self.network.decoder(annotations, inputs, targets, lengths, **options), cell_logits
 
 
 class BatchLoss:
@@ -62,15 +70,17 @@ class BatchLoss:
         if s.scst and self.state.epoch >= s.scst.start_epoch and self.self_critical is None:
             self.self_critical = SelfCritical(s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus)
         # New in each epoch: DistributedDataParallel reads only once which parameters are trained.
-        self.forward_pass: nn.Module = ForwardPass(self.network)
+        self.forward_pass: nn.Module = ForwardPass(self.network, self.setup.cell_head)
         if s.compile:
             self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]
         if self.world.size > 1:
             # No buffer of the network ever changes.
             self.forward_pass = DistributedDataParallel(self.forward_pass, broadcast_buffers=False)
 
-    def __call__(self, batch: Batch, grids: Tensor) -> Tensor:
-        return self._self_critical(batch, grids) if self.self_critical else self._teacher_forced(batch, grids)
+    def __call__(self, batch: Batch, augmented: AugmentedGrids) -> Tensor:
+        if self.self_critical:
+            return self._self_critical(self.self_critical, batch, augmented)
+        return self._teacher_forced(batch, augmented)
 
     def weight(self, batch: Batch) -> float:
         """Smaller batches weigh less, so that all captions, or all sampled images, weigh the same."""
@@ -84,14 +94,15 @@ class BatchLoss:
         """Processes exchange gradients only before the weights are updated."""
         return nullcontext() if updates or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
 
-    def _teacher_forced(self, batch: Batch, grids: Tensor) -> Tensor:
+    def _teacher_forced(self, batch: Batch, augmented: AugmentedGrids) -> Tensor:
         """Cross-entropy, with the terms of soft or hard attention."""
         s, state, hard = self.settings, self.state, self.settings.hard
         sampling = s.scheduled_sampling
         own_words = min(sampling.maximum, max(0, state.epoch - sampling.start_epoch + 1) * sampling.increase)
         captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
         self.network.train()
-        forced = self._forward(grids, captions, sampled=self._sampled_rows(batch.captions.shape), own_words=own_words)
+        sampled = self._sampled_rows(batch.captions.shape)
+        forced, cell_logits = self._forward(augmented.grids, captions, sampled=sampled, own_words=own_words)
         loss = objective.loss(
             forced,
             batch.captions.size,
@@ -108,30 +119,60 @@ class BatchLoss:
         parts = {"loss": loss.total.detach(), "nll": loss.nll, "words": loss.words}
         parts |= {"coverage": loss.coverage, "entropy": loss.entropy}
         state.add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
-        return loss.total
+        total = loss.total + self._cell_categories(cell_logits, batch, augmented.views)
+        if s.grounding and self.setup.box_targets:
+            groups = self.setup.box_targets.groups_of_captions(self.setup.corpus, batch.captions)
+            total = total + self._grounding(s.grounding, forced, groups, augmented.views)
+        return total
 
-    def _self_critical(self, batch: Batch, grids: Tensor) -> Tensor:
+    def _self_critical(self, stage: SelfCritical, batch: Batch, augmented: AugmentedGrids) -> Tensor:
         """Sample captions, reward them, and run the decoder over them again with gradients, on the same annotations."""
-        assert self.self_critical is not None
-        grids = grids.to(self.world.device)
+        grids = augmented.grids.to(self.world.device)
         self.network.eval()
-        sampled = self._sampled_rows((len(batch.images), self.self_critical.settings.samples))
+        sampled = self._sampled_rows((len(batch.images), stage.settings.samples))
         with self._autocast():
             annotations = self.network.annotations(grids)
-            samples = self.self_critical.sample(annotations.detach(), batch.images, sampled, self.generator)
-        self.network.train(self.self_critical.settings.dropout)
-        forced = self._forward(
+            samples = stage.sample(annotations.detach(), batch.images, sampled, self.generator)
+        self.network.train(stage.settings.dropout)
+        forced, cell_logits = self._forward(
             grids, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells
         )
         self.state.add(steps=1, reward=samples.mean_reward)
-        return self.self_critical.loss(forced, samples, self.settings.hard.reward)
+        total = stage.loss(forced, samples, self.settings.hard.reward)
+        total = total + self._cell_categories(cell_logits, batch, augmented.views)
+        if self.settings.grounding and self.setup.box_targets:
+            texts = [[self.setup.vocabulary.words[n] for n in words] for row in samples.words for words in row]
+            groups = self.setup.box_targets.groups_of_texts(np.repeat(batch.images, stage.settings.samples), texts)
+            total = total + self._grounding(self.settings.grounding, forced, groups, augmented.views)
+        return total
 
-    def _forward(self, grids: Tensor, captions: Any, **options: Any) -> TeacherForced:
+    def _grounding(
+        self, settings: GroundingSettings, forced: TeacherForced, groups: list[NDArray[np.int32]], views: Views
+    ) -> Tensor:
+        """The weighted loss of grounded attention, for captions whose words name these groups of boxes."""
+        assert self.setup.box_targets is not None
+        loss, words = grounding_loss(forced, groups, self.setup.box_targets, views, settings.kind)
+        self.state.add(grounding=float(loss.detach()), grounded_words=words)
+        return grounding_weight(settings, self.state.epoch, self.settings.epochs) * loss / len(groups)
+
+    def _cell_categories(self, logits: Tensor | None, batch: Batch, views: Views) -> Tensor | float:
+        """The weighted loss of the auxiliary head, if there is one."""
+        if logits is None or self.setup.box_targets is None or self.settings.cell_categories is None:
+            return 0.0
+        shares, annotated = (
+            torch.from_numpy(array).to(logits.device)
+            for array in self.setup.box_targets.cell_labels(batch.images, views)
+        )
+        loss = cell_category_loss(logits, shares, annotated)
+        self.state.add(cell_categories=float(loss.detach()))
+        return self.settings.cell_categories.weight * loss
+
+    def _forward(self, grids: Tensor, captions: Any, **options: Any) -> tuple[TeacherForced, Tensor | None]:
         device = self.world.device
         batch = [torch.from_numpy(array).to(device) for array in padded_arrays(captions, self.setup.vocabulary)]
         with self._autocast():
-            forced: TeacherForced = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
-        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float())
+            forced, cell_logits = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
+        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float()), cell_logits
 
     def _autocast(self) -> AbstractContextManager[Any]:
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)

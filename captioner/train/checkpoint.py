@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file with everything needed to resume bit for bit, replaced atomically.
 
-Tensors: `network.*`, `average.*` (EMA), `optimizer.*`, `rng.*`. The rest (TrainingState) is JSON in the file's header.
+Tensors: `network.*`, `cell_head.*`, `average.*` (EMA), `optimizer.*`, `rng.*`. The rest (TrainingState) is JSON in the
+file's header.
 """
 
 from __future__ import annotations

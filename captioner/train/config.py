@@ -11,6 +11,13 @@ from pydantic import Field, field_validator, model_validator
 from captioner.errors import UsageError
 from captioner.model.settings import EncoderSettings, ModelSettings, Settings
 from captioner.options import SearchOptions
+from captioner.train.loss_settings import (
+    CellCategorySettings,
+    GroundingSettings,
+    HardSettings,
+    ScheduledSamplingSettings,
+    SelfCriticalSettings,
+)
 
 # The defaults of validation that differ from those of SearchOptions.
 SEARCH_DEFAULTS: dict[str, Any] = {"length_power": 0.7}
@@ -34,6 +41,11 @@ class DataSettings(Settings):
     root: Path = Field(Path("data"), description="Folder that the paths below are relative to. `~` is expanded.")
     train: tuple[SourceSettings, ...] = Field(description="Sources of the training split. Several are combined.")
     val: tuple[SourceSettings, ...] = Field(description="Sources of the validation split. Several are combined.")
+    boxes: tuple[Path, ...] = Field(
+        (),
+        description="Files with the boxes of objects in the training images, in COCO's instances format (.json or "
+        ".json.gz), relative to `data.root`. `training.grounding` and `training.cell_categories` read them.",
+    )
     minimum_count: int = Field(
         5, ge=1, description="Occurrences in the training captions that a word needs to be in the vocabulary."
     )
@@ -82,30 +94,6 @@ class ScheduleSettings(Settings):
     patience: int = Field(1, ge=0, description="Plateau: validations without a better score before a step down.")
 
 
-class ScheduledSamplingSettings(Settings):
-    """Feed the model its own last word, with a probability that grows each epoch (Bengio et al. 2015)."""
-
-    start_epoch: int = Field(0, ge=0, description="First epoch with sampling. Epochs count from 0.")
-    increase: float = Field(
-        0.0, ge=0, le=1, description="Added to the probability each epoch, from `start_epoch` on. 0 is no sampling."
-    )
-    maximum: float = Field(0.25, ge=0, le=1, description="Highest probability.")
-
-
-class HardSettings(Settings):
-    """The loss of hard attention. captioner/model/loss.py has the equations."""
-
-    reward: float = Field(1.0, ge=0, description="lambda_r: weight of the REINFORCE (score-function) term.")
-    entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")
-    baseline: float = Field(0.9, ge=0, lt=1, description="Decay of the moving-average baseline.")
-    expected: float = Field(
-        0.5,
-        ge=0,
-        le=1,
-        description="Share of captions that use the expectation instead of a sampled cell. Also for gumbel.",
-    )
-
-
 class TuneSettings(Settings):
     """Fine-tuning of the encoder's tail."""
 
@@ -118,51 +106,6 @@ class TuneSettings(Settings):
         True,
         description="Train depthwise convolutions too. They have few weights, but take 3 to 11 % of a step on a CPU.",
     )
-
-
-class RewardSettings(Settings):
-    """The reward of a sampled caption: a weighted sum of scores against the training captions of the image."""
-
-    cider: float = Field(1.0, ge=0, description="Weight of CIDEr-D. A CIDEr-D of 1.05 is usually printed as 105.")
-    bleu: float = Field(0.0, ge=0, description="Weight of the smoothed BLEU-4 of the single caption, 0 to 1.")
-    meteor: float = Field(0.0, ge=0, description="Weight of METEOR without its paraphrase table, 0 to 1.")
-
-    @model_validator(mode="after")
-    def _has_a_weight(self) -> RewardSettings:
-        if not (self.cider or self.bleu or self.meteor):
-            raise ValueError("at least one weight must be above 0")
-        return self
-
-
-class SelfCriticalSettings(Settings):
-    """Self-critical sequence training (Rennie et al. 2017): sampled captions are rewarded by their scores."""
-
-    start_epoch: int = Field(ge=0, description="First self-critical epoch. Earlier epochs minimize cross-entropy.")
-    samples: int = Field(5, ge=1, description="Sampled captions per image.")
-    baseline: Literal["greedy", "leave_one_out"] = Field(
-        "leave_one_out",
-        description="What a reward is compared with: the reward of the greedy caption, or the mean reward of the other "
-        "samples of the image.",
-    )
-    reward: RewardSettings = Field(default_factory=lambda: RewardSettings())
-    learning_rate: float = Field(
-        5e-5, gt=0, description="Learning rate of the decoder in this stage, constant after a warm-up of 100 steps."
-    )
-    temperature: float = Field(1.0, gt=0, description="Temperature of sampling. Above 1 the samples are more varied.")
-    max_length: int = Field(18, ge=2, description="Most words of a sampled caption.")
-    references: int = Field(
-        1, ge=1, description="Leave out images with fewer captions than this: their rewards are noisy."
-    )
-    dropout: bool = Field(
-        False,
-        description="Use dropout in the pass with gradients over the sampled captions. Sampling never has dropout.",
-    )
-
-    @model_validator(mode="after")
-    def _has_others(self) -> SelfCriticalSettings:
-        if self.baseline == "leave_one_out" and self.samples < 2:
-            raise ValueError("the leave_one_out baseline needs samples >= 2")
-        return self
 
 
 class ValidationSettings(Settings):
@@ -215,6 +158,12 @@ class TrainingSettings(Settings):
     scheduled_sampling: ScheduledSamplingSettings = Field(default_factory=lambda: ScheduledSamplingSettings())
     hard: HardSettings = Field(default_factory=lambda: HardSettings())
     tune: TuneSettings = Field(default_factory=lambda: TuneSettings())
+    grounding: GroundingSettings | None = Field(
+        None, description="Train attention with the boxes of `data.boxes`. If absent, boxes do not train attention."
+    )
+    cell_categories: CellCategorySettings | None = Field(
+        None, description="Train the annotations with the categories of `data.boxes`. If absent, there is no such head."
+    )
     scst: SelfCriticalSettings | None = Field(None, description="The self-critical stage. If absent, there is none.")
     ema: float | None = Field(
         None,
@@ -267,6 +216,9 @@ class Config(Settings):
                 f"{self.training.scheduled_sampling.increase}: a Transformer reads whole captions at once and can't be "
                 "fed its own last words; set training.scheduled_sampling.increase=0"
             )
+        for name in ("grounding", "cell_categories"):
+            if getattr(self.training, name) is not None and not self.data.boxes:
+                raise ValueError(f"training.{name} needs boxes; set data.boxes")
         if self.training.crop < 1 and (setting := _needs_whole_grids(self.model)):
             raise ValueError(
                 f"training.crop={self.training.crop} clashes with {setting}, which needs grids of one size; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -52,29 +53,64 @@ def encoding_progress() -> ProgressBar:
     return ProgressBar("encoding", "images", plain_every=1024)
 
 
+@dataclass(frozen=True)
+class Views:
+    """What the annotation grids of a batch show: parts of pictures, some of them mirrored first."""
+
+    rows: int  # of every annotation grid
+    cols: int
+    mirrored: NDArray[np.bool_]  # (B,)
+    windows: NDArray[np.float64]  # (B, 4): left, top, right, bottom in the (mirrored) picture, which is 0 to 1
+
+
+@dataclass(frozen=True)
+class AugmentedGrids:
+    """Inputs of the encoder's tail for a training batch, and what they show."""
+
+    grids: torch.Tensor  # (B, C, rows, cols)
+    views: Views
+
+
 class Grids(Protocol):
     """Inputs of the encoder's tail for images, by their position in a split."""
 
-    def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
-        """(B, C, rows, cols). With `rng` they are augmented for training."""
+    def __call__(self, positions: NDArray[np.int64]) -> torch.Tensor:
+        """(B, C, rows, cols), of whole pictures."""
+
+    def augmented(self, positions: NDArray[np.int64], rng: np.random.Generator) -> AugmentedGrids:
+        """The same, mirrored and cropped at random for training."""
 
 
 class CachedGrids:
     """Grids from the feature cache. Training mirrors them, if the cache has mirror images, and crops them."""
 
-    def __init__(self, cache: features.Features, data: CaptionSet, *, crop: float = 1.0) -> None:
-        self.cache, self.crop = cache, crop
+    def __init__(self, cache: features.Features, data: CaptionSet, *, grid: tuple[int, int], crop: float = 1.0) -> None:
+        """`grid` is the rows and columns of the annotations of a whole picture."""
+        self.cache, self.grid, self.crop = cache, grid, crop
         self.locations = cache.locate([features.image_key(item.path) for item in data])
         cache.locations.clear()  # frees the memory of a hundred thousand keys, which are not needed again
 
-    def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
-        views = rng.integers(0, 2, len(positions)) if rng is not None and self.cache.spec.flip else None
-        grids = self.cache.read(self.locations[positions], views)
-        return grids if rng is None or self.crop == 1 else crop(grids, self.crop, rng)
+    def __call__(self, positions: NDArray[np.int64]) -> torch.Tensor:
+        return self.cache.read(self.locations[positions])
+
+    def augmented(self, positions: NDArray[np.int64], rng: np.random.Generator) -> AugmentedGrids:
+        flips = rng.integers(0, 2, len(positions)) if self.cache.spec.flip else np.zeros(len(positions), np.int64)
+        grids = self.cache.read(self.locations[positions], flips if self.cache.spec.flip else None)
+        size = grids.shape[2], grids.shape[3]
+        corners = np.zeros((len(positions), 2), np.int64)
+        if self.crop < 1:
+            grids, corners = crop(grids, self.crop, rng)
+        rows, cols = (
+            math.ceil(part * cells / whole) for part, cells, whole in zip(grids.shape[2:], self.grid, size, strict=True)
+        )
+        tops, lefts = (corners / size).T
+        # A crop may end inside a cell of the annotations, so the windows are measured in whole cells.
+        windows = np.stack([lefts, tops, lefts + cols / self.grid[1], tops + rows / self.grid[0]], 1)
+        return AugmentedGrids(grids, Views(rows, cols, flips == 1, windows))
 
 
-def crop(grids: torch.Tensor, min_share: float, rng: np.random.Generator) -> torch.Tensor:
-    """Random parts of grids (B, C, rows, cols), at least `min_share` of each side.
+def crop(grids: torch.Tensor, min_share: float, rng: np.random.Generator) -> tuple[torch.Tensor, NDArray[np.int64]]:
+    """Random parts of grids (B, C, rows, cols), at least `min_share` of each side, and their top left cells (B, 2).
 
     All have the same size, and each has its own offset.
     """
@@ -82,7 +118,8 @@ def crop(grids: torch.Tensor, min_share: float, rng: np.random.Generator) -> tor
     height, width = (int(rng.integers(math.ceil(side * min_share), side + 1)) for side in (rows, cols))
     tops, lefts = rng.integers(0, rows - height + 1, images), rng.integers(0, cols - width + 1, images)
     offsets = zip(grids, tops, lefts, strict=True)
-    return torch.stack([grid[:, top : top + height, left : left + width] for grid, top, left in offsets])
+    parts = torch.stack([grid[:, top : top + height, left : left + width] for grid, top, left in offsets])
+    return parts, np.stack([tops, lefts], 1)
 
 
 class PixelGrids:
@@ -90,13 +127,20 @@ class PixelGrids:
 
     def __init__(self, encoder: Encoder, data: CaptionSet, *, augment: bool) -> None:
         self.encoder = encoder
+        self.grid = encoder.grid()
         self.paths: Sequence[Path] = [item.path for item in data]
         self.augment = augment
         self.pool = ThreadPoolExecutor(2)
 
-    def __call__(self, positions: NDArray[np.int64], rng: np.random.Generator | None = None) -> torch.Tensor:
+    def __call__(self, positions: NDArray[np.int64]) -> torch.Tensor:
+        return self._read(positions, None)
+
+    def augmented(self, positions: NDArray[np.int64], rng: np.random.Generator) -> AugmentedGrids:
+        uniform = rng.random((len(positions), 5)) if self.augment else None
+        return AugmentedGrids(self._read(positions, uniform), pixel_views(uniform, len(positions), self.grid))
+
+    def _read(self, positions: NDArray[np.int64], uniform: NDArray[np.float64] | None) -> torch.Tensor:
         size = self.encoder.settings.size
-        uniform = rng.random((len(positions), 5)) if rng is not None and self.augment else None
 
         def read_pixels(i: int) -> NDArray[np.uint8]:
             image, _ = read_image(self.paths[positions[i]], min_side=2 * size)
@@ -114,6 +158,17 @@ def augment(image: Image.Image, uniform: NDArray[np.float64]) -> Image.Image:
     left, top = (width - w) * uniform[2], (height - h) * uniform[3]
     image = image.crop((round(left), round(top), round(left + w), round(top + h)))
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if uniform[4] < 0.5 else image
+
+
+def pixel_views(uniform: NDArray[np.float64] | None, images: int, grid: tuple[int, int]) -> Views:
+    """What `augment` leaves of pictures, for the same numbers (B, 5); whole pictures without them."""
+    if uniform is None:
+        return Views(*grid, np.zeros(images, np.bool_), np.tile([0.0, 0.0, 1.0, 1.0], (images, 1)))
+    width, height = 0.75 + 0.25 * uniform[:, 0], 0.75 + 0.25 * uniform[:, 1]
+    left, top = (1 - width) * uniform[:, 2], (1 - height) * uniform[:, 3]
+    mirrored = uniform[:, 4] < 0.5
+    left = np.where(mirrored, 1 - left - width, left)  # pictures are cropped before they are mirrored
+    return Views(*grid, mirrored, np.stack([left, top, left + width, top + height], 1))
 
 
 def read_ahead(fetch: Callable[[int], T], count: int) -> Iterator[T]:

@@ -31,8 +31,8 @@ from captioner.model.attention.cell_sampling import gumbel_noise
 from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
 from captioner.model.fast_cpu import sample_categorical
 from captioner.text.vocabulary import Vocabulary
-from captioner.train.config import RewardSettings, SelfCriticalSettings
 from captioner.train.corpus import Corpus
+from captioner.train.loss_settings import RewardSettings, SelfCriticalSettings
 
 Captions = list[list[list[int]]]  # B images with K captions each, without the end token
 Score = Callable[[Sequence[Sequence[int]], Sequence[int]], NDArray[np.float64]]  # captions, their images -> scores

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from captioner.bundle.layout import MANIFEST, WEIGHTS
 from captioner.bundle.loading import load_bundle, read_manifest
 from captioner.bundle.model_folders import find_model
+from captioner.data.boxes import with_boxes
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
@@ -27,6 +28,8 @@ from captioner.model.weights import load_weights
 from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config_file as configs
+from captioner.train.box_targets import BoxTargets
+from captioner.train.cell_categories import CellCategories
 from captioner.train.config import Config
 from captioner.train.corpus import Corpus
 from captioner.train.distributed import World
@@ -56,6 +59,8 @@ class TrainingSetup:
     trainable: dict[str, nn.Parameter]  # of the decoder and the tail
     train_grids: Grids
     val_grids: Grids
+    box_targets: BoxTargets | None  # if boxes train anything
+    cell_head: CellCategories | None  # trained from the first epoch on
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,17 @@ class InitialWeights:
     vocabulary: Vocabulary
     weights: dict[str, Tensor]
     source: Path
+    cell_head: dict[str, Tensor] | None = None  # of a run that is resumed, if it has one
 
     @classmethod
     def of_checkpoint(cls, run_folder: RunFolder, tensors: dict[str, Tensor]) -> InitialWeights:
         """Those of a run that is resumed."""
-        return cls(Vocabulary.load(run_folder.vocabulary), checkpoint.part(tensors, "network"), run_folder.checkpoint)
+        return cls(
+            Vocabulary.load(run_folder.vocabulary),
+            checkpoint.part(tensors, "network"),
+            run_folder.checkpoint,
+            checkpoint.part(tensors, "cell_head"),
+        )
 
     @classmethod
     def of_model(cls, path: Path) -> InitialWeights:
@@ -106,15 +117,19 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     else:  # loaded before the features are: their trunk is part of these weights
         vocabulary, network = initial.vocabulary, _network(config, initial)
     network.to(world.device)
+    corpus = Corpus.of(train_set, vocabulary, config.data.max_length)
+    box_targets = _box_targets(config, train_set, corpus, vocabulary)
     return TrainingSetup(
         val_set=val_set,
         vocabulary=vocabulary,
-        corpus=Corpus.of(train_set, vocabulary, config.data.max_length),
+        corpus=corpus,
         network=network,
         tail=_tail(config, network),
         trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
         train_grids=_grids(config, network, train_set, world),
         val_grids=_grids(config, network, val_set, world),
+        box_targets=box_targets,
+        cell_head=_cell_head(config, network, box_targets, initial, world),
     )
 
 
@@ -132,6 +147,8 @@ def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimize
     groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "lr_factor": 1.0}]
     if setup.tail:
         groups.append({"params": setup.tail, "lr_factor": config.training.tune.learning_rate})
+    if setup.cell_head is not None:
+        groups.append({"params": list(setup.cell_head.parameters()), "lr_factor": 1.0})
     if s.name == "rmsprop":
         return torch.optim.RMSprop(groups, lr=s.learning_rate, weight_decay=s.weight_decay)
     kind = torch.optim.Adam if s.name == "adam" else torch.optim.AdamW
@@ -193,7 +210,37 @@ def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> 
             open_features(config, network.encoder, data, device=world.device.type, progress=progress.show)
     world.barrier()
     cache = open_features(config, network.encoder, data, device=world.device.type)
-    return CachedGrids(cache, data, crop=config.training.crop)
+    return CachedGrids(cache, data, grid=network.encoder.grid(), crop=config.training.crop)
+
+
+def _box_targets(config: Config, train_set: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
+    """The boxes of the training images, if a setting uses them."""
+    if not (config.training.grounding or config.training.cell_categories):
+        return None
+    for number, file in enumerate(config.data.boxes):
+        train_set = with_boxes(train_set, config.path(file), setting=f"data.boxes.{number}")
+    return BoxTargets.of(train_set, corpus, vocabulary)
+
+
+def _cell_head(
+    config: Config,
+    network: Network,
+    targets: BoxTargets | None,
+    initial: InitialWeights | None,
+    world: World,
+) -> CellCategories | None:
+    if targets is None or config.training.cell_categories is None:
+        return None
+    head = CellCategories(network.encoder.size, len(targets.labels))
+    if initial is not None and initial.cell_head:
+        try:
+            head.load_state_dict(initial.cell_head)
+        except RuntimeError:
+            raise CaptionerError(
+                f"the auxiliary head of {initial.source} has other categories than data.boxes, which has "
+                f"{len(targets.labels)}; use the boxes that the run was started with"
+            ) from None
+    return head.to(world.device)
 
 
 def _tail(config: Config, network: Network) -> list[nn.Parameter]:

@@ -31,7 +31,7 @@ from captioner.train.corpus import Batch, plan_epoch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
 from captioner.train.epoch_timer import EpochTimer
-from captioner.train.grids import read_ahead
+from captioner.train.grids import AugmentedGrids, read_ahead
 from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.loaded_run import write_best
 from captioner.train.logger import Logger
@@ -112,13 +112,13 @@ class Trainer:
         self._begin_epoch()
         batches = self._plan_epoch()
         with EpochTimer(self.world, state, s.epochs, len(batches)) as timer:
-            for batch, grids in self._read_batches(batches):
+            for batch, augmented in self._read_batches(batches):
                 with timer.step(batch.captions.size):
                     self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
                     self._set_learning_rate(len(batches))
                     updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(batches)
                     with self.batch_loss.gradient_sync(updates):
-                        loss = self.batch_loss(batch, grids)
+                        loss = self.batch_loss(batch, augmented)
                         scaled = self.scaler.scale(loss * self.batch_loss.weight(batch) / s.accumulate)
                         scaled.backward()  # type: ignore[no-untyped-call]
                     mean_loss = self._finite("loss", float(self.world.sum(loss.detach())) / self.world.size)
@@ -172,14 +172,14 @@ class Trainer:
             raise CaptionerError(f"no training image has {references} captions (training.scst.references)")
         return batches
 
-    def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+    def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, AugmentedGrids]]:
         """The rest of the epoch: this process's part of each batch, and its grids, which are read one batch ahead."""
         epoch, first, rank = self.state.epoch, self.state.position, self.world.rank
 
-        def fetch(i: int) -> tuple[Batch, Tensor]:
+        def fetch(i: int) -> tuple[Batch, AugmentedGrids]:
             batch = batches[first + i].for_process(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
-            return batch, self.setup.train_grids(batch.images, rng)
+            return batch, self.setup.train_grids.augmented(batch.images, rng)
 
         return read_ahead(fetch, len(batches) - first)
 
@@ -194,7 +194,8 @@ class Trainer:
 
     def _clip_gradient(self) -> None:
         self.scaler.unscale_(self.optimizer)
-        parameters = [x for x in self.setup.trainable.values() if x.grad is not None]
+        head = self.setup.cell_head.parameters() if self.setup.cell_head else ()
+        parameters = [x for x in (*self.setup.trainable.values(), *head) if x.grad is not None]
         norm = float(nn.utils.clip_grad_norm_(parameters, self.settings.optimizer.clip or math.inf))
         if math.isfinite(norm) or not self.scaler.is_enabled():  # the scaler itself skips updates that overflow
             self.state.add(gradient=self._finite("gradient", norm), updates=1)
@@ -242,6 +243,8 @@ class Trainer:
             row["nll"] = sums.pop("nll") / sums.pop("words")  # per word, without label smoothing
         if "updates" in sums:
             row["gradient"] = sums.pop("gradient") / sums.pop("updates")
+        if words := sums.pop("grounded_words", 0):
+            row["grounding"] = sums.pop("grounding") / words  # per word that names boxes
         count = sums.pop("steps")
         row |= {name: value / count for name, value in sums.items()}
         if state.baseline is not None:
@@ -251,6 +254,8 @@ class Trainer:
     def _save(self) -> None:
         if self.world.is_main:
             saved = checkpoint.prefixed("network", self.network.state_dict())
+            if self.setup.cell_head is not None:
+                saved |= checkpoint.prefixed("cell_head", self.setup.cell_head.state_dict())
             saved |= checkpoint.prefixed("average", self.ema.tensors)
             saved |= checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer))
             saved |= checkpoint.prefixed("rng", checkpoint.rng_tensors(self.world.device))

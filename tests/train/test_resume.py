@@ -42,6 +42,17 @@ KINDS: dict[str, dict[str, Any]] = {
         "training__crop": 0.5,
     },
     "self-critical": {"training__scst": {"start_epoch": 1, "samples": 2, "learning_rate": 0.001}},
+    "boxes": {
+        "data__boxes": ["instances_train.json"],
+        "encoder__tail": "stage3",
+        "features__flip": True,
+        "training__crop": 0.5,
+        "training__accumulate": 2,
+        "training__precision": "bfloat16",
+        "training__grounding": {"weight": 0.5, "final_weight": 0.1},
+        "training__cell_categories": {"weight": 0.5},
+        "training__tune": {"start_epoch": 1},
+    },
     "pixels": {"encoder__tail": "stem", "training__scheduled_sampling": {"increase": 0.2}},
 }
 

@@ -18,9 +18,9 @@ from captioner.model.encoder import Encoder
 from captioner.model.settings import ModelSettings
 from captioner.model.transformer import TransformerDecoder
 from captioner.text.vocabulary import Vocabulary
-from captioner.train.config import SelfCriticalSettings
 from captioner.train.corpus import Corpus, padded_arrays
 from captioner.train.loaded_run import load_last
+from captioner.train.loss_settings import SelfCriticalSettings
 from captioner.train.self_critical import (
     SampledCaptions,
     SelfCritical,

@@ -249,7 +249,7 @@ def test_grids_belong_to_their_images_and_training_samples_views(shapes: Path) -
     plain = setup.train_grids(positions)
     assert torch.equal(plain[0], plain[2])
     assert torch.equal(plain[1], setup.train_grids(np.array([0]))[0])
-    views = [setup.train_grids(positions, np.random.default_rng(seed))[0] for seed in range(12)]
+    views = [setup.train_grids.augmented(positions, np.random.default_rng(seed)).grids[0] for seed in range(12)]
     mirrored = [not torch.equal(view, plain[0]) for view in views]
     assert 2 <= sum(mirrored) <= 10
 
@@ -261,8 +261,8 @@ def test_crops_of_a_step_have_one_size_and_different_offsets(shapes: Path) -> No
     assert whole.shape[2:] == (4, 4)
     sizes, apart = set(), False
     for seed in range(40):
-        parts = setup.train_grids(positions, np.random.default_rng(seed))
-        assert torch.equal(parts, setup.train_grids(positions, np.random.default_rng(seed)))
+        parts = setup.train_grids.augmented(positions, np.random.default_rng(seed)).grids
+        assert torch.equal(parts, setup.train_grids.augmented(positions, np.random.default_rng(seed)).grids)
         height, width = parts.shape[2:]
         for part, grid in zip(parts, whole, strict=True):
             windows = grid.unfold(1, height, 1).unfold(2, width, 1)  # (C, tops, lefts, height, width)
@@ -275,7 +275,11 @@ def test_crops_of_a_step_have_one_size_and_different_offsets(shapes: Path) -> No
 
 def test_a_crop_is_never_smaller_than_the_share(shapes: Path) -> None:
     grids = prepare(tiny_run.config(shapes, training__crop=0.6), ALONE).train_grids
-    sides = {side for seed in range(40) for side in grids(np.array([0]), np.random.default_rng(seed)).shape[2:]}
+    sides = {
+        side
+        for seed in range(40)
+        for side in grids.augmented(np.array([0]), np.random.default_rng(seed)).grids.shape[2:]
+    }
     assert sides == {3, 4}
 
 

@@ -15,6 +15,7 @@ class AttentionOutput:
     gate: Tensor  # (B, K): how much the context vector counts, 0 to 1
     cell: Tensor | None = None  # (B, K): the sampled or likeliest cell; None for the expectation
     sampled: Tensor | None = None  # (B, K) bool: rows whose context vector is that cell, not the expectation
+    scores: Tensor | None = None  # (B, K, L): e, if alpha is their softmax; None for several heads or attention steps
 
 
 def mean_attention(first: AttentionOutput, second: AttentionOutput) -> AttentionOutput:

@@ -1,0 +1,69 @@
+"""Grounded attention: the attention of a noun is trained to be inside the boxes of the objects that it names.
+
+With p = softmax(e) of the scores e of a word, and c_i the share of cell i that the boxes cover, a word loses
+
+    mass     -log sum_i p_i c_i                      anywhere inside the boxes is right
+    spread   -sum_i q_i log p_i,  q = c / sum_i c_i  evenly over the boxes is right
+
+Sums over words are divided by the number of captions, as all terms of the loss. The softmax is used for every
+normalizer: where a sparse one gives 0 to all cells inside the boxes, the logarithm of its own weights has no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from captioner.model.caption_decoder import TeacherForced
+from captioner.train.box_targets import BoxTargets
+from captioner.train.grids import Views
+from captioner.train.loss_settings import GroundingSettings
+
+
+def grounding_loss(
+    forced: TeacherForced,
+    word_groups: Sequence[NDArray[np.int32]],  # of the B * K captions
+    targets: BoxTargets,
+    views: Views,
+    kind: str,
+) -> tuple[Tensor, int]:
+    """Sum over the words that name boxes in their view, and the number of these words."""
+    rows, times = forced.row.cpu().numpy(), forced.time.cpu().numpy()
+    captions_per_image = len(word_groups) // len(views.mirrored)
+    table = np.full((len(word_groups), int(times.max()) + 1), -1, np.int64)  # the end token names nothing
+    for row, of_caption in enumerate(word_groups):
+        table[row, : len(of_caption)] = of_caption
+    named = table[rows, times]
+    words = np.flatnonzero(named >= 0)
+    groups, first, which = np.unique(named[words], return_index=True, return_inverse=True)
+    if not len(groups):
+        return forced.alpha.new_zeros(()), 0
+    maps = targets.maps(groups, rows[words[first]] // captions_per_image, views)
+    visible = maps.sum(1)[which] > 0  # a crop may leave boxes out
+    words, which = words[visible], which[visible]
+    cover = torch.from_numpy(maps[which]).to(forced.alpha.device)
+    index = torch.from_numpy(words).to(forced.alpha.device)
+    if forced.scores is not None:
+        log_p = torch.log_softmax(forced.scores[index].float(), -1)
+    else:  # several heads or attention steps: their mean map
+        log_p = torch.log(forced.alpha[index].float().clamp_min(1e-20))
+    return losses(log_p, cover, kind).sum(), len(words)
+
+
+def losses(log_p: Tensor, cover: Tensor, kind: str) -> Tensor:
+    """(N,) from the logarithm of maps (N, L) and the shares that boxes cover (N, L)."""
+    if kind == "mass":
+        return -torch.logsumexp(log_p + torch.log(cover.clamp_min(1e-6)), -1)
+    return -(cover / cover.sum(-1, keepdim=True) * log_p).sum(-1)
+
+
+def grounding_weight(settings: GroundingSettings, epoch: int, epochs: int) -> float:
+    """The weight in an epoch: constant, or on a line from the first to the last epoch."""
+    if settings.final_weight is None:
+        return settings.weight
+    done = epoch / max(1, epochs - 1)
+    return settings.weight + (settings.final_weight - settings.weight) * done

@@ -1,0 +1,190 @@
+"""Grounded attention and the auxiliary head: losses by hand, and what training with them changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from captioner.errors import CaptionerError, UsageError
+from captioner.export.run_bundle import export_run
+from captioner.model.caption_decoder import TeacherForced
+from captioner.train import checkpoint
+from captioner.train.box_targets import BoxTargets
+from captioner.train.cell_categories import cell_category_loss
+from captioner.train.grids import Views
+from captioner.train.grounding_loss import grounding_loss, grounding_weight, losses
+from captioner.train.loss_settings import GroundingSettings
+from captioner.train.start import start
+from tests.train import tiny_run
+
+# One image with two groups: the left half, and the top right quarter.
+TARGETS = BoxTargets(
+    labels=("dog", "person"),
+    boxes=np.array([[0, 0, 0.5, 1], [0.5, 0, 1, 0.5]], np.float32),
+    group_starts=np.array([0, 1, 2]),
+    group_labels=np.array([0, 1], np.int16),
+    image_starts=np.array([0, 2]),
+    word_groups=np.array([], np.int32),
+)
+WHOLE = np.array([[0.0, 0.0, 1.0, 1.0]])
+
+
+def forced(scores: torch.Tensor, rows: list[int], times: list[int], *, with_scores: bool = True) -> TeacherForced:
+    words = len(rows)
+    return TeacherForced(
+        torch.zeros(words, 2),
+        torch.zeros(words, dtype=torch.long),
+        torch.tensor(rows),
+        torch.tensor(times),
+        torch.softmax(scores, -1),
+        scores=scores if with_scores else None,
+    )
+
+
+def test_an_even_map_on_half_of_the_cells_loses_log_two() -> None:
+    even = torch.full((1, 4), math.log(0.25), requires_grad=True)
+    cover = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    assert losses(even, cover, "mass").item() == pytest.approx(math.log(2), abs=1e-4)
+    assert losses(even, cover, "spread").item() == pytest.approx(math.log(4))
+
+
+def test_anywhere_inside_is_right_for_mass_and_evenly_inside_for_spread() -> None:
+    one_cell = torch.log_softmax(torch.tensor([[30.0, 0.0, 0.0, 0.0]]), -1)
+    both_cells = torch.log_softmax(torch.tensor([[30.0, 0.0, 30.0, 0.0]]), -1)
+    cover = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    for log_p in (one_cell, both_cells):
+        assert losses(log_p, cover, "mass").item() == pytest.approx(0, abs=1e-5)
+    assert losses(both_cells, cover, "spread").item() == pytest.approx(math.log(2))
+    assert losses(one_cell, cover, "spread").item() > 10
+
+
+@pytest.mark.parametrize("with_scores", [True, False])
+def test_only_words_that_name_boxes_are_trained(with_scores: bool) -> None:
+    """Two captions: "a dog <end>" and "person <end>"."""
+    scores = torch.zeros(5, 4, requires_grad=True)
+    words = forced(scores, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2], with_scores=with_scores)
+    groups = [np.array([-1, 0], np.int32), np.array([1], np.int32)]
+    total, count = grounding_loss(words, groups, TARGETS, Views(2, 2, np.array([False]), WHOLE), "mass")
+    assert count == 2
+    assert total.item() == pytest.approx(math.log(2) + math.log(4), abs=1e-4)
+    total.backward()
+    assert scores.grad is not None
+    assert [bool(row.any()) for row in scores.grad] == [False, True, True, False, False]
+    assert scores.grad[2].tolist() == pytest.approx([-0.25, 0.25, -0.25, 0.25], abs=1e-4)
+
+
+def test_a_mirrored_picture_has_mirrored_boxes() -> None:
+    scores = torch.zeros(1, 4, requires_grad=True)
+    views = Views(2, 2, np.array([True]), WHOLE)
+    total, _ = grounding_loss(forced(scores, [0], [0]), [np.array([0], np.int32)], TARGETS, views, "mass")
+    total.backward()
+    assert scores.grad is not None
+    assert scores.grad[0].tolist() == pytest.approx([0.25, -0.25, 0.25, -0.25], abs=1e-4)
+
+
+def test_boxes_outside_the_crop_train_nothing() -> None:
+    lower_right = Views(2, 2, np.array([False]), np.array([[0.5, 0.5, 1.0, 1.0]]))
+    scores = torch.zeros(1, 4)
+    total, count = grounding_loss(forced(scores, [0], [0]), [np.array([1], np.int32)], TARGETS, lower_right, "mass")
+    assert (float(total), count) == (0, 0)
+    none, count = grounding_loss(forced(scores, [0], [0]), [np.array([-1], np.int32)], TARGETS, lower_right, "mass")
+    assert (float(none), count) == (0, 0)
+
+
+def test_the_weight_is_constant_or_changes_linearly_to_the_last_epoch() -> None:
+    assert [grounding_weight(GroundingSettings(weight=0.3), epoch, 3) for epoch in range(3)] == [0.3, 0.3, 0.3]
+    falling = GroundingSettings(weight=1.0, final_weight=0.2)
+    assert [grounding_weight(falling, epoch, 5) for epoch in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert grounding_weight(falling, 0, 1) == 1.0
+
+
+def test_the_auxiliary_head_ignores_images_without_boxes() -> None:
+    logits = torch.zeros(2, 3, 4)
+    shares = torch.zeros(2, 3, 4)
+    loss = cell_category_loss(logits, shares, torch.tensor([True, False]))
+    assert loss.item() == pytest.approx(4 * math.log(2) / 2)  # four categories, one of two images
+
+
+BOXES = {"data__boxes": ["instances_train.json"]}
+
+
+def test_boxes_train_the_attention_of_nouns(shapes: Path, tmp_path: Path) -> None:
+    """The same short run with and without: the loss of nouns that both report falls only where it is trained."""
+    final = {}
+    for weight in (1.0, 0.0):
+        config = tiny_run.write_config(
+            tmp_path / f"{weight}.yaml",
+            shapes,
+            **BOXES,
+            training__grounding={"weight": weight},
+            training__doubly_stochastic=0.0,
+            training__optimizer={"learning_rate": 0.02},
+            training__epochs=12,
+            training__validation__every=12,
+        )
+        start(config, folder=tmp_path / str(weight), device="cpu")
+        rows = [row["grounding"] for row in tiny_run.read_metrics(tmp_path / str(weight)) if "grounding" in row]
+        assert len(rows) == 12
+        final[weight] = rows[-1]
+    assert final[1.0] < 0.8 * final[0.0]
+
+
+def test_the_auxiliary_head_learns_with_the_tail_and_is_not_exported(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_run.write_config(
+        tmp_path / "config.yaml",
+        shapes,
+        **BOXES,
+        encoder__tail="stage3",
+        training__cell_categories={"weight": 1.0},
+        training__tune={"start_epoch": 0, "learning_rate": 1.0},
+        training__epochs=6,
+        training__validation__every=6,
+    )
+    run = tmp_path / "run"
+    start(config, folder=run, device="cpu")
+    rows = [row["cell_categories"] for row in tiny_run.read_metrics(run) if "cell_categories" in row]
+    assert rows[-1] < rows[0]
+    saved, _ = checkpoint.read(run / "last.safetensors")
+    assert sorted(checkpoint.part(saved, "cell_head")) == ["linear.bias", "linear.weight"]
+    bundle = export_run(run, tmp_path / "bundle", name="small", licence="MIT", training_data="shapes")
+    weights, _ = checkpoint.read(bundle.path("model.safetensors"))
+    assert not any("cell_head" in name or "linear" in name for name in weights)
+
+
+def test_both_also_train_in_the_self_critical_stage(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_run.write_config(
+        tmp_path / "config.yaml",
+        shapes,
+        **BOXES,
+        training__grounding={"weight": 0.1, "kind": "spread"},
+        training__cell_categories={},
+        training__scst={"start_epoch": 0, "samples": 2},
+        training__epochs=1,
+    )
+    start(config, folder=tmp_path / "run", device="cpu")
+    (row,) = [row for row in tiny_run.read_metrics(tmp_path / "run") if "reward" in row]
+    assert row["cell_categories"] > 0
+
+
+@pytest.mark.parametrize("name", ["grounding", "cell_categories"])
+def test_settings_that_need_boxes_say_so(name: str, shapes: Path) -> None:
+    with pytest.raises(UsageError, match=rf"training\.{name} needs boxes; set data\.boxes"):
+        tiny_run.config(shapes, **{f"training__{name}": {}})
+
+
+def test_boxes_of_other_categories_are_refused_when_a_run_is_resumed(shapes: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = tiny_run.write_config(
+        tmp_path / "config.yaml", shapes, **BOXES, training__cell_categories={}, training__epochs=1
+    )
+    start(config, folder=run, device="cpu")
+    content = json.loads((shapes / "instances_train.json").read_text())
+    content["annotations"] = [a for a in content["annotations"] if a["category_id"] == 1]
+    (tmp_path / "other.json").write_text(json.dumps(content))
+    with pytest.raises(CaptionerError, match=r"other categories than data\.boxes"):
+        start(None, [f"data.boxes=['{tmp_path / 'other.json'}']", "training.epochs=2"], resume=run)
