@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.bundle.layout import BEGIN, CARD, DECODER, MANIFEST, VOCABULARY
+from captioner.bundle.graph_signatures import check_signatures
+from captioner.bundle.layout import BEGIN, CARD, DECODER, MANIFEST, VOCABULARY, int8_graph
 from captioner.bundle.manifest import Manifest
 from captioner.bundle.verification import verify
 from captioner.errors import CaptionerError
@@ -38,10 +39,19 @@ class Bundle:
 def load_bundle(folder: Path) -> Bundle:
     """Read a bundle and verify every file that is used: all but the model card."""
     manifest = read_manifest(folder)
+    graphs = {}
     for name, record in manifest.files.items():
         if name != CARD:  # text for readers, which nothing here opens: it may be corrected
-            verify(folder, name, record, manifest.files)
-    return Bundle(folder, manifest, Vocabulary.load(folder / VOCABULARY))
+            graph = verify(folder, name, record, manifest.files)
+            if graph is not None:
+                graphs[name] = graph
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    needed = (manifest.encoder.file, BEGIN, DECODER)
+    check_signatures(manifest, len(vocabulary), {name: graphs[name] for name in needed}, str(folder))
+    if all(int8_graph(name) in graphs for name in needed):
+        int8_graphs = {name: graphs[int8_graph(name)] for name in needed}
+        check_signatures(manifest, len(vocabulary), int8_graphs, f"{folder} (8-bit graphs)")
+    return Bundle(folder, manifest, vocabulary)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from captioner.bundle.layout import MANIFEST
 from captioner.bundle.manifest import FileRecord, other_bundle
+from captioner.bundle.onnx_graph import Graph, read_graph
+from captioner.bundle.protobuf import ProtobufError
 from captioner.errors import CaptionerError
 
+GRAPH_LIMIT = 500_000_000  # bytes; the weights of a graph are in a file of their own
 
-def verify(folder: Path, name: str, record: FileRecord, listed: Collection[str]) -> None:
-    """Check one file of a bundle: where it is, its size, its checksum, and the files that a graph refers to."""
+
+def verify(folder: Path, name: str, record: FileRecord, listed: Collection[str]) -> Graph | None:
+    """Check one file of a bundle: where it is, its size, its checksum, and the files that a graph refers to.
+
+    Returns what a graph takes and gives; None for other files.
+    """
     path, home = folder / name, folder.resolve()
     if (other := other_bundle(name)) is not None:
         home = home.parent / other
@@ -24,20 +30,24 @@ def verify(folder: Path, name: str, record: FileRecord, listed: Collection[str])
             )
     if not path.is_file():
         raise CaptionerError(f"{folder}: {name} is missing; the bundle is not complete")
-    if path.resolve().parent != home.resolve():
-        raise CaptionerError(f"{folder}: {name} is a link out of the bundle, which is not followed")
+    if path.is_symlink() or path.resolve().parent != home.resolve():
+        raise CaptionerError(f"{folder}: {name} is a link, which is not followed; put the file itself there")
     size = path.stat().st_size
     if size != record.size:
         raise CaptionerError(
             f"{folder}: {name} has {size:,} bytes where the manifest says {record.size:,}; "
             "the file is damaged or from another bundle"
         )
-    if sha256(path) != record.sha256:
+    graph = None
+    if path.suffix == ".onnx":
+        if size > GRAPH_LIMIT:
+            raise CaptionerError(f"{folder}: {name} has {size:,} bytes, too many for a graph")
+        graph = path.read_bytes()
+    if (sha256(path) if graph is None else hashlib.sha256(graph).hexdigest()) != record.sha256:
         raise CaptionerError(
             f"{folder}: the checksum of {name} is not the manifest's; the file is damaged or was changed"
         )
-    if path.suffix == ".onnx":
-        _verify_references(folder, name, path.read_bytes(), listed)
+    return None if graph is None else _checked_graph(folder, name, graph, listed)
 
 
 def file_record(path: Path) -> FileRecord:
@@ -55,26 +65,14 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _verify_references(folder: Path, name: str, graph: bytes, listed: Collection[str]) -> None:
-    """A graph may take weights only from files beside it that the manifest lists."""
-    for location in _external_files(graph):
+def _checked_graph(folder: Path, name: str, data: bytes, listed: Collection[str]) -> Graph:
+    """A graph that is well formed and takes weights only from files beside it that the manifest lists."""
+    try:
+        graph = read_graph(data)
+    except ProtobufError as error:
+        raise CaptionerError(f"{folder}: {name} is not a graph that captioner runs ({error})") from None
+    for location in sorted(graph.external_files):
         listed_name = str(PurePosixPath(name).parent / location)
-        if "/" in location or listed_name not in listed:
+        if PurePosixPath(location).name != location or listed_name not in listed:
             raise CaptionerError(f"{folder}: {name} reads weights from {location!r}, which the manifest does not list")
-
-
-def _external_files(graph: bytes) -> set[str]:
-    """The files that an ONNX graph takes weights from: values of the key `location`, as protobuf encodes them.
-
-    Read without the package onnx, which the run half doesn't need.
-    """
-    locations = set()
-    for match in re.finditer(rb"\n\x08location\x12", graph):
-        size, shift, at = 0, 0, match.end()
-        while at < len(graph):
-            size |= (graph[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
-            if graph[at - 1] < 0x80:
-                break
-        locations.add(graph[at : at + size].decode("utf-8", errors="replace"))
-    return locations
+    return graph

@@ -42,22 +42,17 @@ class OnnxBackend:
         self.rows, self.cols = manifest.encoder.rows, manifest.encoder.cols
         self.hard = manifest.attention == "hard"
         self.hard_attention: HardAttention = manifest.decoding.hard_attention or "expected"
-        outputs = ["log_probabilities", "alpha", "gate", *(["place"] if self.hard else [])]
-        inputs = ["words", *(["noise", "chosen"] if self.hard else [])]
-        with ThreadPoolExecutor() as pool:  # loading a graph takes a tenth of a second, mostly outside Python
-            cores = threads or processors()
-            encoder = pool.submit(
-                _session, _graph(bundle, manifest.encoder.file, int8), cores, ["pixels"], ["annotations"]
-            )
-            decoder = pool.submit(_session, _graph(bundle, DECODER, int8), cores, inputs, outputs)
-            begin = pool.submit(_session, _graph(bundle, BEGIN, int8), cores, ["annotations"], [])
-            self._encoder, self._decoder, self._begin = encoder.result(), decoder.result(), begin.result()
+        cores = threads or processors()
+        names = (manifest.encoder.file, BEGIN, DECODER)
+        pool = ThreadPoolExecutor(len(names))  # loading a graph takes a tenth of a second, mostly outside Python
+        try:
+            loading = [pool.submit(_session, _graph(bundle, name, int8), cores) for name in names]
+            self._encoder, self._begin, self._decoder = (future.result() for future in loading)
+        finally:
+            pool.shutdown(wait=False)  # after Ctrl-C, don't wait for a graph that takes long
         self._begin_outputs = [output.name for output in self._begin.get_outputs()]
         self._step_outputs = [output.name for output in self._decoder.get_outputs()]
-        needed = {i.name for i in self._decoder.get_inputs()} - set(inputs)
-        passed = {name.replace("next.", "own.", 1) for name in self._step_outputs if name.startswith("next.")}
-        if needed != set(self._begin_outputs) or passed != {name for name in needed if name.startswith("own.")}:
-            raise CaptionerError(f"{bundle.folder}: {BEGIN} and {DECODER} don't have the same state")
+        self._annotation_shape = (self.rows * self.cols, manifest.encoder.annotation_size)
 
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         pixels = np.ascontiguousarray(pixels)
@@ -65,7 +60,9 @@ class OnnxBackend:
         values = [self._encoder.run(["annotations"], {"pixels": pixels[i : i + 1]})[0] for i in range(len(pixels))]
         if not values:
             values = self._encoder.run(["annotations"], {"pixels": pixels})
-        return Annotations(np.concatenate(values), self.rows, self.cols, checksums(pixels))
+        annotations = np.concatenate(values)
+        _check_shape("annotations", annotations, (len(pixels), *self._annotation_shape))
+        return Annotations(annotations, self.rows, self.cols, checksums(pixels))
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         values = self._begin.run(self._begin_outputs, {"annotations": annotations.values})
@@ -92,6 +89,9 @@ class OnnxBackend:
             else:
                 feeds["noise"] = np.zeros((images, hypotheses, cells), np.float32)
         results = dict(zip(self._step_outputs, self._decoder.run(self._step_outputs, feeds), strict=True))
+        _check_shape("log_probabilities", results["log_probabilities"], (*words.shape, len(self.vocabulary)))
+        _check_shape("alpha", results["alpha"], (*words.shape, self.rows * self.cols))
+        _check_shape("gate", results["gate"], words.shape)
         return Step(
             results["log_probabilities"],
             replace(state, own=_part(results, "next."), time=state.time + 1),
@@ -131,8 +131,14 @@ def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _session(path: Path, threads: int, inputs: list[str], outputs: list[str]) -> Any:
-    """A loaded graph that has at least these inputs and outputs."""
+def _check_shape(name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """A graph may compute other shapes than it declares."""
+    if value.shape != shape:
+        raise CaptionerError(f"the model computed {name} of the shape {value.shape} instead of {shape}; it is damaged")
+
+
+def _session(path: Path, threads: int) -> Any:
+    """A loaded graph, whose inputs and outputs were verified with the bundle."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -140,11 +146,6 @@ def _session(path: Path, threads: int, inputs: list[str], outputs: list[str]) ->
     options.enable_mem_pattern = False  # plans memory for repeated shapes; the shapes of a search rarely repeat
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has one exception class per status code
         raise CaptionerError(f"{path}: onnxruntime cannot load the graph ({error})") from None
-    lacking = set(inputs) - {i.name for i in session.get_inputs()}
-    lacking |= set(outputs) - {o.name for o in session.get_outputs()}
-    if lacking:
-        raise CaptionerError(f"{path}: the graph has no {', '.join(sorted(lacking))}; it is not a captioner's")
-    return session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 
@@ -122,16 +123,23 @@ def test_a_batch_equals_its_images_alone(soft):
             assert a.alphas == pytest.approx(b.alphas, abs=1e-6)
 
 
-def test_a_file_that_is_no_graph_is_refused(tmp_path):
+def test_a_graph_that_onnxruntime_refuses_is_named(tmp_path):
     model = write_model(tmp_path / "toy")
-    with pytest.raises(CaptionerError, match="onnxruntime cannot load"):
-        OnnxBackend(_with(model, tmp_path, "decoder.onnx", b"not a graph"))
+    graph = onnx.load(model.folder / "decoder.onnx")
+    graph.graph.node[0].op_type = "NoSuchOperator"
+    with pytest.raises(CaptionerError, match=r"decoder\.onnx: onnxruntime cannot load"):
+        OnnxBackend(_with(model, tmp_path, "decoder.onnx", graph.SerializeToString()))
 
 
-def test_a_graph_without_the_needed_outputs_is_refused(tmp_path):
+def test_a_graph_that_computes_other_shapes_than_it_declares_is_refused(tmp_path):
     model = write_model(tmp_path / "toy")
-    with pytest.raises(CaptionerError, match="no alpha, gate"):
-        OnnxBackend(_with(model, tmp_path, "decoder.onnx", (model.folder / "encoder.onnx").read_bytes()))
+    graph = onnx.load(model.folder / "encoder.onnx")
+    next(x for x in graph.graph.initializer if x.name == "shape").raw_data = np.array([-1, 2, 6], np.int64).tobytes()
+    for dimension in graph.graph.output[0].type.tensor_type.shape.dim:
+        dimension.dim_param = "any"
+    backend = OnnxBackend(_with(model, tmp_path, "encoder.onnx", graph.SerializeToString()))
+    with pytest.raises(CaptionerError, match=r"annotations of the shape \(1, 2, 6\) instead of \(1, 4, 3\)"):
+        backend.encode(pictures(1))
 
 
 def _with(model: Bundle, folder, name: str, content: bytes) -> Bundle:
