@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -10,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
-from captioner.bundle.loading import Bundle, load_bundle
+from captioner.bundle.loading import Bundle, load_bundle, read_manifest
 from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import file_record
-from captioner.errors import UsageError
+from captioner.errors import CaptionerError, UsageError
+from captioner.files.existing import check_only_own_files, is_occupied, remove_own_files
 from captioner.text.vocabulary import Vocabulary
 
 
@@ -23,9 +25,9 @@ def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Mani
     `files` are all files but the manifest and the vocabulary. Sizes and checksums are filled in here.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve would follow a link)
-    if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise UsageError(f"{folder}: exists and is not a bundle; give another folder")
+    own_files = check_replaceable(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _clean_up(folder)
     new = folder.parent / f".{folder.name}.{os.getpid()}.new"
     old = folder.parent / f".{folder.name}.{os.getpid()}.old"
     new.mkdir()
@@ -51,7 +53,44 @@ def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Mani
         if folder.exists():
             folder.rename(old)
         new.rename(folder)
+        if old.exists():
+            remove_own_files(old, own_files)
     finally:
         shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
     return Bundle(folder, manifest, vocabulary)
+
+
+def check_replaceable(folder: Path) -> list[str]:
+    """Refuse a folder that holds anything but a bundle. Returns the files of the bundle that is there, if any."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"{folder}: a {'link' if folder.is_symlink() else 'file'}, not a folder; give another folder")
+    if not is_occupied(folder):
+        return []
+    try:
+        manifest = read_manifest(folder)
+    except CaptionerError as error:
+        raise UsageError(f"{folder} exists and is not a bundle, so it is not replaced ({error})") from None
+    own_files = [MANIFEST, *(name for name in manifest.files if other_bundle(name) is None)]
+    check_only_own_files(folder, own_files, "bundle")
+    return own_files
+
+
+def _clean_up(folder: Path) -> None:
+    """Finish what a writer that was killed left: give an old bundle its name back, remove an unfinished new one."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.old"):
+        if not folder.exists() and (left / MANIFEST).is_file():
+            left.rename(folder)
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):
+        process = left.name.split(".")[-2]
+        if process.isdecimal() and not _is_running(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        return True
+    return True

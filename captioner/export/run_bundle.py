@@ -15,7 +15,7 @@ from captioner import __version__
 from captioner.bundle.layout import WEIGHTS, int8_graph
 from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
-from captioner.bundle.writing import write_bundle
+from captioner.bundle.writing import check_replaceable, write_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_convolutions, quantize_products
 from captioner.export.onnx_graphs import GRAPHS, export_graphs
@@ -52,6 +52,7 @@ def export_run(
     A bundle that exists at `out` is kept, unless `overwrite` is given.
     """
     check_unoccupied(out, "--output", overwrite=overwrite)
+    check_replaceable(out)
     loaded = load_last(run) if last else load_best(run)
     manifest = _manifest(loaded, name, training_data, licence)
     if evaluation is not None:

@@ -11,6 +11,8 @@ from typing import IO
 
 from captioner.files.existing import check_not_read_only
 
+UNFINISHED = ".*.part"  # names of the files that are being written
+
 
 @contextlib.contextmanager
 def open_atomically(path: Path) -> Iterator[IO[bytes]]:
@@ -49,5 +51,5 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove unfinished files of writers that were killed. No other process may be writing to the folder."""
-    for part in folder.glob(".*.part"):
+    for part in folder.glob(UNFINISHED):
         part.unlink(missing_ok=True)

@@ -7,6 +7,9 @@ read-only is never replaced. Every command asks here before it does any work, so
 from __future__ import annotations
 
 import errno
+import fnmatch
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -39,6 +42,35 @@ def check_unoccupied(
     ways = [resume, "replace it with --overwrite", f"choose another {setting}"]
     *first, last = filter(None, ways)
     raise UsageError(f"{path} exists and is kept: {', '.join(first)} or {last}")
+
+
+def check_only_own_files(folder: Path, own: Sequence[str], kind: str) -> None:
+    """Refuse to replace a folder that contains anything else than these files: names or patterns, relative to it."""
+    for path in _files(folder):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink() or not any(fnmatch.fnmatchcase(name, pattern) for pattern in own):
+            raise UsageError(
+                f"{folder} is not replaced: {name} is not a file of a {kind}; move it or choose another folder"
+            )
+
+
+def remove_own_files(folder: Path, own: Sequence[str]) -> None:
+    """Delete these files, and the folder and the folders in it if they are then empty. Other files stay."""
+    for path in _files(folder):
+        if any(fnmatch.fnmatchcase(path.relative_to(folder).as_posix(), pattern) for pattern in own):
+            path.unlink()
+    for here, _, _ in os.walk(folder, topdown=False):
+        if not any(Path(here).iterdir()):
+            Path(here).rmdir()
+
+
+def _files(folder: Path) -> list[Path]:
+    """Everything in a folder and its folders that is not a folder itself. Links are not followed."""
+    found = []
+    for here, folders, files in os.walk(folder):
+        found += [Path(here) / name for name in files]
+        found += [Path(here) / name for name in folders if (Path(here) / name).is_symlink()]
+    return sorted(found)
 
 
 def check_not_read_only(path: Path) -> None:

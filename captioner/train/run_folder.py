@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
 from captioner.errors import UsageError
+from captioner.files.atomic import UNFINISHED
+from captioner.files.existing import check_only_own_files, remove_own_files
+
+# The files that a run consists of. `train --overwrite` deletes these and nothing else.
+_OWN_FILES = (
+    *("config.yaml", VOCABULARY, "last.safetensors", f"best/{WEIGHTS}", "best/scores.json"),
+    *("metrics.jsonl", "timing.jsonl", "board/events.out.tfevents.*", "run.lock", UNFINISHED, f"best/{UNFINISHED}"),
+)
 
 
 class RunFolder:
@@ -23,10 +33,41 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"  # the same numbers whenever the run is repeated
         self.timing = path / "timing.jsonl"  # different each time
         self.board = path / "board"  # TensorBoard's files
+        self.lock = path / "run.lock"  # held by the process that trains; its presence marks a folder of this program
 
     def is_run(self) -> bool:
         """Whether this is the folder of a run. A bundle has a manifest instead of a config."""
         return self.config.is_file() and not (self.path / MANIFEST).is_file()
+
+    def check_replaceable(self) -> None:
+        """Refuse to remove a folder that is not a training run of this program, or that holds other files too."""
+        if not self.lock.is_file() and not self.checkpoint.is_file():
+            raise UsageError(
+                f"--overwrite: {self.path} is not a run folder (it has neither {self.lock.name} nor "
+                f"{self.checkpoint.name}); it was not changed"
+            )
+        check_only_own_files(self.path, _OWN_FILES, "training run")
+
+    def remove(self) -> None:
+        """Delete the files of the run, and the folder if nothing else is in it."""
+        remove_own_files(self.path, _OWN_FILES)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run's lock. A second process that trains into the same folder is refused."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.lock, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UsageError(
+                f"{self.path}: another process is training into this folder; wait for it or stop it"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def check_writable(self) -> None:
         """Refuse to write a model over a run, a bundle or a file. A model that a script wrote may be replaced."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from captioner.errors import UsageError
@@ -41,9 +41,11 @@ def start(
     else:
         settings = configs.load(config, changes)
         folder = folder or Path("runs") / settings.name
-    with join(device) as world:
-        if world.is_main and resume is None:
-            _make_folder(RunFolder(folder), overwrite)
+    with join(device) as world, ExitStack() as stack:
+        if world.is_main:
+            if resume is None:
+                _make_folder(RunFolder(folder), overwrite)
+            stack.enter_context(RunFolder(folder).locked())
         world.barrier()
         train(settings, folder, world, resume=resume is not None)
     return folder
@@ -53,11 +55,10 @@ def _make_folder(run_folder: RunFolder, overwrite: bool) -> None:
     path = run_folder.path
     if is_occupied(path):
         check_unoccupied(path, "--run", overwrite=overwrite, resume=f"continue it with --resume {path}")
-        if not run_folder.config.is_file():
-            raise UsageError(
-                f"--overwrite: {path} is not a run folder (no {run_folder.config.name}); it was not changed"
-            )
-        shutil.rmtree(path)
+        run_folder.check_replaceable()
+        with run_folder.locked():
+            pass  # refuses a run that is being trained
+        run_folder.remove()
     path.mkdir(parents=True, exist_ok=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,9 +45,50 @@ def test_a_write_replaces_an_older_bundle(model):
     assert [path.name for path in model.folder.parent.iterdir()] == ["toy"]
 
 
-def test_a_folder_that_is_no_bundle_is_never_replaced(tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "me.jpg").write_bytes(b"dear")
-    with pytest.raises(UsageError, match="not a bundle"):
-        write_model(tmp_path / "photos")
-    assert (tmp_path / "photos" / "me.jpg").read_bytes() == b"dear"
+def _photos(folder: Path) -> None:
+    (folder / "me.jpg").write_bytes(b"dear")
+
+
+def _web_app(folder: Path) -> None:
+    """Browsers' extensions, web apps and other programs have a manifest.json too."""
+    (folder / "manifest.json").write_text('{"name": "my app", "format": 1, "files": {}}')
+    (folder / "me.jpg").write_bytes(b"dear")
+
+
+def _bundle_with_notes(folder: Path) -> None:
+    write_model(folder)
+    (folder / "me.jpg").write_bytes(b"dear")
+
+
+def _bundle_with_a_folder(folder: Path) -> None:
+    write_model(folder)
+    (folder / "photos").mkdir()
+    (folder / "photos" / "me.jpg").write_bytes(b"dear")
+
+
+@pytest.mark.parametrize("fill", [_photos, _web_app, _bundle_with_notes, _bundle_with_a_folder])
+def test_a_folder_with_foreign_files_is_never_replaced(tmp_path, fill):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    fill(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match=r"not replaced"):
+        write_model(folder, seed=5)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_link_is_never_replaced(model, tmp_path):
+    (tmp_path / "link").symlink_to(model.folder)
+    with pytest.raises(UsageError, match="a link, not a folder"):
+        write_model(tmp_path / "link", seed=5)
+    assert load_bundle(model.folder) == model
+
+
+def test_a_writer_that_was_killed_between_the_two_renames_loses_no_bundle(model):
+    old = model.folder.rename(model.folder.with_name(".toy.999999.old"))
+    unfinished = model.folder.with_name(".toy.999999.new")
+    unfinished.mkdir()
+    with pytest.raises(FileNotFoundError):
+        write_bundle(model.folder, {"encoder.onnx": old / "nothing"}, model.manifest, model.vocabulary)
+    assert load_bundle(model.folder) == model
+    assert [path.name for path in model.folder.parent.iterdir()] == ["toy"]

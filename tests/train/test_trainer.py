@@ -113,15 +113,37 @@ def test_an_existing_run_is_overwritten_only_with_overwrite(shapes: Path, tmp_pa
     with pytest.raises(UsageError, match=f"kept: continue it with --resume {folder}, replace it with --overwrite"):
         start(config, folder=folder)
     assert RunFolder(folder).checkpoint.read_bytes() == before
-    (folder / "left over").touch()
     start(config, folder=folder, overwrite=True)
-    assert not (folder / "left over").exists()
-    other = tmp_path / "documents"
+    assert RunFolder(folder).checkpoint.is_file()
+
+
+def test_overwrite_deletes_nothing_that_is_not_of_a_run(shapes: Path, tmp_path: Path) -> None:
+    config = tiny_run.write_config(tmp_path / "tiny.yaml", shapes, training__epochs=1)
+    other = tmp_path / "documents"  # of another program, which also names its settings config.yaml
     other.mkdir()
-    (other / "letter.txt").touch()
-    with pytest.raises(UsageError, match=r"not a run folder \(no config.yaml\); it was not changed"):
+    (other / "config.yaml").write_text("theme: dark\n")
+    (other / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match=r"not a run folder \(it has neither run.lock nor last.safetensors\)"):
         start(config, folder=other, overwrite=True)
-    assert (other / "letter.txt").exists()
+    folder = tmp_path / "run"
+    start(config, folder=folder)
+    (folder / "notes.txt").write_text("dear")
+    with pytest.raises(UsageError, match=r"notes.txt is not a file of a training run; move it"):
+        start(config, folder=folder, overwrite=True)
+    assert sorted(path.name for path in other.iterdir()) == ["config.yaml", "letter.txt"]
+    assert (folder / "notes.txt").read_text() == "dear"
+    assert RunFolder(folder).checkpoint.is_file()
+
+
+def test_a_second_process_cannot_train_into_the_same_folder(shapes: Path, tmp_path: Path) -> None:
+    config, folder = tiny_run.write_config(tmp_path / "tiny.yaml", shapes, training__epochs=1), tmp_path / "run"
+    start(config, folder=folder)
+    with RunFolder(folder).locked():
+        with pytest.raises(UsageError, match="another process is training into this folder"):
+            start(None, ["training.epochs=2"], resume=folder)
+        with pytest.raises(UsageError, match="another process is training into this folder"):
+            start(config, folder=folder, overwrite=True)
+    start(None, ["training.epochs=2"], resume=folder)
 
 
 def test_resume_needs_a_checkpoint_and_refuses_another_config(shapes: Path, tmp_path: Path) -> None:
