@@ -80,7 +80,7 @@ class CaptionDecoder(nn.Module):
             )
         if self.project is not None:
             annotations = F.relu(self.project(annotations))
-            annotations = dropout(annotations, self.settings.annotation_dropout, self.training)
+        annotations = dropout(annotations, self.settings.annotation_dropout, self.training)
         return self.grid_encoder(annotations)  # type: ignore[no-any-return]
 
     def embed(self, words: Tensor) -> Tensor:

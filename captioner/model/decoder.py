@@ -20,6 +20,7 @@ from captioner.model.attention.cell_sampling import CellChoice, gumbel_noise, ma
 from captioner.model.attention.gate import Gate, NoGate
 from captioner.model.attention.heads import ManyHeads, OneHead
 from captioner.model.attention.location import make_location
+from captioner.model.attention.normalizers import NORMALIZERS
 from captioner.model.attention.output import AttentionOutput, mean_attention
 from captioner.model.attention.pool import AttentionPool, MeanPool
 from captioner.model.attention.scores import make_score
@@ -57,7 +58,10 @@ class Decoder(CaptionDecoder):
         self.location = make_location(s.attention, n, grid)
         self.cell_sampling = make_cell_sampling(s.attention)
         self.gate = Gate(n) if s.attention.gate else NoGate()
-        self.sentinel = Sentinel(n, size, s.attention.temperature) if s.attention.sentinel else NoSentinel()
+        self.sentinel = NoSentinel()
+        if s.attention.sentinel:
+            self.sentinel = Sentinel(n, size, s.attention.temperature, NORMALIZERS[s.attention.normalizer])
+        self.word_query = StepLinear(m, n, bias=False) if s.attention.last_word else None
         # The gates of the first layer are a sum of two linear functions: of E y_{t-1}, and of [z_t; h_{t-1}].
         self.from_word = StepLinear(m, 4 * n)
         self.from_context = StepLinear(n if s.attention.attend == "after" else size + n, 4 * n, bias=False)
@@ -112,23 +116,27 @@ class Decoder(CaptionDecoder):
         """Attention and LSTM: the new state, h_t of the top layer, z_t, and the attention."""
         attend = self.settings.attention.attend
         if attend == "before":  # Xu et al. 2015
-            z, own, attention = self.attention(shared, own, choice)  # z_t from h_{t-1}
+            z, own, attention = self.attention(shared, own, choice, word)  # z_t from h_{t-1}
             own, h = self.lstm(own, word, z)  # h_t from E y_{t-1}, z_t and h_{t-1}
         elif attend == "after":  # Luong et al. 2015; Lu et al. 2017
             own, h = self.lstm(own, word)  # h_t from E y_{t-1} and h_{t-1}
-            z, own, attention = self.attention(shared, own, choice)  # z_t from h_t
+            z, own, attention = self.attention(shared, own, choice, word)  # z_t from h_t
         else:  # both: the first z_t enters the LSTM, the second one the output layer
-            z, own, first = self.attention(shared, own, choice)
+            z, own, first = self.attention(shared, own, choice, word)
             own, h = self.lstm(own, word, z)
-            z, own, second = self.attention(shared, own, choice)
+            z, own, second = self.attention(shared, own, choice, word)
             attention = mean_attention(first, second)
         return own, h, z, attention
 
-    def attention(self, shared: Tensors, own: Tensors, choice: CellChoice) -> tuple[Tensor, Tensors, AttentionOutput]:
+    def attention(
+        self, shared: Tensors, own: Tensors, choice: CellChoice, word: Tensor | None = None
+    ) -> tuple[Tensor, Tensors, AttentionOutput]:
         """z_t from the state of the top layer, the state with what `location` remembers, and the attention."""
         h, c = own[f"h{len(self.upper)}"], own[f"c{len(self.upper)}"]
+        if self.word_query is not None:
+            h = h + self.word_query(word)  # the query: h_{t-1} has not read E y_{t-1}
         e = self.score(shared["keys"], h) / self.settings.attention.temperature  # (B, K, L) or (B, K, H, L)
-        alpha, e, remembered = self.location(e, h, own)  # alpha = softmax(e)
+        alpha, e, remembered = self.location(e, h, own)  # alpha = softmax(e), or another normalizer
         weights, cell = self.cell_sampling(alpha, choice)  # soft: alpha; hard: one-hot
         beta = self.gate(h)  # (B, K, 1)
         z = beta * self.heads(weights, shared["annotations"])  # (B, K, D)

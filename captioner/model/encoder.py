@@ -1,8 +1,9 @@
 """The encoder: a backbone whose last feature map, as a grid of vectors, gives the annotations a_1..a_L.
 
     pixels ──trunk (frozen, cacheable)──> grid ──tail (may be trained)──> annotations (B, L, D)
+                                           └────────pyramid────────────────┘ optional: a finer grid
 
-Batch-norm statistics are never trained: frozen or fine-tuned, the whole encoder stays in eval mode.
+Batch-norm statistics are never trained: frozen or fine-tuned, the stages stay in eval mode.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from captioner.errors import CaptionerError, unknown
 from captioner.model.backbones import Stages, build_stages, normalization
+from captioner.model.pyramid import Pyramid
 from captioner.model.settings import EncoderSettings
 
 
@@ -44,15 +46,43 @@ class Encoder(nn.Module):
         # Names of stages may contain dots; names of modules may not.
         self.stages = nn.ModuleDict({name.replace(".", "_"): stages[name] for name in used})
         self.size = sum(shapes[name][0] for name in self.joined)  # D
+        self.pyramid: Pyramid | None = None
+        if settings.pyramid is not None:
+            self.pyramid = self._make_pyramid(shapes)
+            self.size = settings.pyramid.size
         mean, deviation = normalization(settings.name)
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("deviation", torch.tensor(deviation).view(1, 3, 1, 1), persistent=False)
         self.requires_grad_(False)
+        if self.pyramid is not None:  # has no weights to start from
+            self.pyramid.requires_grad_(True)
         self.eval()
 
+    def _make_pyramid(self, shapes: dict[str, tuple[int, int]]) -> Pyramid:
+        """The pyramid from the trunk's output and the annotations. `shapes` has channels and stride of every stage."""
+        s = self.settings
+        assert s.pyramid is not None
+        if not 0 < self.cut < len(self.order):
+            raise CaptionerError(
+                "encoder.pyramid adds the annotations to the output of the trunk, and here the trunk is "
+                f"{'empty' if self.cut == 0 else 'the whole encoder'}; set encoder.tail to one of: "
+                f"{', '.join(self.order[1:])}"
+            )
+        fine, coarse = self.order[self.cut - 1], self.joined[-1]
+        factor = shapes[coarse][1] // shapes[fine][1]
+        if factor < 2:
+            raise CaptionerError(
+                f"encoder.pyramid: the output of the trunk, {fine!r}, is not finer than the annotations; "
+                f"set encoder.tail to an earlier stage than {s.tail!r}"
+            )
+        return Pyramid(s.pyramid, shapes[fine][0], self.size, factor)
+
     def train(self, mode: bool = True) -> Encoder:
-        """Stay in eval mode, also when the parent module is trained, so that batch-norm statistics never change."""
-        return super().train(False)
+        """The stages stay in eval mode, so that batch-norm statistics never change. Only the pyramid has dropout."""
+        super().train(False)
+        if self.pyramid is not None:
+            self.pyramid.train(mode)
+        return self
 
     def tune(self, start: str | None = None, *, depthwise: bool = True) -> list[nn.Parameter]:
         """Make the tail trainable, from stage `start` on, and return its parameters. The trunk stays frozen.
@@ -90,8 +120,11 @@ class Encoder(nn.Module):
         return x
 
     def tail(self, grid: Tensor) -> Tensor:
-        """From the cached grid to the joined annotations as a grid, (B, D, rows, cols)."""
-        return grid if self.cut == len(self.order) else self._run_and_join(grid, self.cut)
+        """From the cached grid to the annotations as a grid, (B, D, rows, cols)."""
+        if self.cut == len(self.order):
+            return grid
+        annotations = self._run_and_join(grid, self.cut)
+        return annotations if self.pyramid is None else self.pyramid(grid, annotations)
 
     def _run_and_join(self, x: Tensor, first: int) -> Tensor:
         """Run the stages from number `first` on. `x` is the output of the stage before, which may be joined too."""

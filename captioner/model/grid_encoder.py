@@ -8,11 +8,10 @@ self_attention  positions, then Transformer blocks in which every cell attends t
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.self_attention import EncoderBlock, encode_positions
+from captioner.model.self_attention import EncoderBlock, encode_grid_positions
 from captioner.model.settings import ModelSettings
 
 Grid = tuple[int, int]  # rows and columns
@@ -24,23 +23,20 @@ class NoGridEncoder(nn.Module):
 
 
 class PositionEncoding(NoGridEncoder):
-    """Half of the width encodes the row, the other half the column."""
+    """Adds its row and column to every annotation."""
 
-    rows: Tensor
-    cols: Tensor
+    positions: Tensor  # (L, D)
 
     def __init__(self, size: int, grid: Grid) -> None:
         super().__init__()
-        for name, count, width in (("rows", grid[0], size // 2), ("cols", grid[1], size - size // 2)):
-            self.register_buffer(name, encode_positions(torch.arange(float(count)), width), persistent=False)
+        self.grid = grid
+        self.register_buffer("positions", encode_grid_positions(*grid, size), persistent=False)
 
     def forward(self, annotations: Tensor) -> Tensor:
-        rows, cols = len(self.rows), len(self.cols)
-        if annotations.shape[1] != rows * cols:
+        if annotations.shape[1] != len(self.positions):
+            rows, cols = self.grid
             raise CaptionerError(f"{annotations.shape[1]} annotations do not fit a grid of {rows}x{cols}")
-        row_part = self.rows.unsqueeze(1).expand(-1, cols, -1)
-        col_part = self.cols.unsqueeze(0).expand(rows, -1, -1)
-        return annotations + torch.cat([row_part, col_part], -1).flatten(0, 1)
+        return annotations + self.positions
 
 
 class BidirectionalLSTM(NoGridEncoder):

@@ -77,3 +77,10 @@ def encode_positions(position: Tensor, size: int) -> Tensor:
     index = torch.arange(-(-size // 2), dtype=position.dtype, device=position.device)
     angle = position.unsqueeze(-1) * torch.exp(index * (-2 * math.log(10000) / size))
     return torch.cat([torch.sin(angle), torch.cos(angle)], -1)[..., :size]
+
+
+def encode_grid_positions(rows: int, cols: int, size: int) -> Tensor:
+    """(rows * cols, size): half of the width encodes the row of a cell, the other half its column."""
+    row = encode_positions(torch.arange(float(rows)), size // 2)
+    col = encode_positions(torch.arange(float(cols)), size - size // 2)
+    return torch.cat([row.unsqueeze(1).expand(-1, cols, -1), col.unsqueeze(0).expand(rows, -1, -1)], -1).flatten(0, 1)

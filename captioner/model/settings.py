@@ -14,6 +14,33 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
+class PyramidSettings(Settings):
+    """A top-down pathway to a finer grid (feature pyramid), between the tail and the decoder."""
+
+    size: int = Field(
+        256,
+        ge=1,
+        description="Channels of the annotations. The pyramid adds the upsampled output of the tail to the finer "
+        "output of the trunk.",
+    )
+    blocks: int = Field(
+        0,
+        ge=0,
+        le=8,
+        description="Transformer blocks, in which every coarse cell attends to all others before they are upsampled.",
+    )
+    heads: int = Field(4, ge=1, le=64, description="Attention heads of the blocks.")
+    dropout: float = Field(0.1, ge=0, lt=1, description="Dropout in the blocks.")
+
+    @model_validator(mode="after")
+    def _heads_divide_the_size(self) -> PyramidSettings:
+        if self.blocks and self.size % self.heads:
+            raise ValueError(
+                f"encoder.pyramid.heads={self.heads} clashes with encoder.pyramid.size={self.size}: {_HEADS}"
+            )
+        return self
+
+
 class EncoderSettings(Settings):
     """The CNN that turns a picture into a grid of annotation vectors."""
 
@@ -35,6 +62,11 @@ class EncoderSettings(Settings):
         description="First stage of the tail, which runs with the decoder and can be trained. The trunk before it is "
         "frozen, and its output is cached. Without a tail the whole encoder is frozen, as in the paper. With the "
         "backbone's first stage the trunk is empty, and the encoder is fine-tuned from pixels.",
+    )
+    pyramid: PyramidSettings | None = Field(
+        None,
+        description="Add the upsampled annotations to the finer grid of the trunk's output. It is trained from the "
+        "first epoch on. If absent, the annotations keep the coarse grid.",
     )
 
 
@@ -71,7 +103,16 @@ class AttentionSettings(Settings):
     sentinel: bool = Field(
         False, description="Add a visual sentinel: one more cell, which is not in the picture (adaptive attention)."
     )
-    temperature: float = Field(1.0, gt=0, description="Scores are divided by it before the softmax.")
+    normalizer: Literal["softmax", "entmax15", "sparsemax"] = Field(
+        "softmax",
+        description="Function from scores to attention weights. `softmax`: every cell has some weight. `entmax15` and "
+        "`sparsemax`: cells with low scores have none; `sparsemax` gives the fewest cells weight.",
+    )
+    temperature: float = Field(1.0, gt=0, description="Scores are divided by it before the normalizer.")
+    last_word: bool = Field(
+        False,
+        description="Attention also depends on the last word: E y_{t-1} is added to the state, after a linear layer.",
+    )
     width: float = Field(1.0, gt=0, description="Width of the kernel of the gaussian score.")
     learn_width: bool = Field(False, description="Train the width of the gaussian score, starting at `width`.")
     relaxation: float = Field(
@@ -120,7 +161,7 @@ class ModelSettings(Settings):
     )
     embedding_dropout: float = Field(0.0, ge=0, lt=1, description="Dropout of the embedded words.")
     annotation_dropout: float = Field(
-        0.0, ge=0, lt=1, description="Dropout of the projected annotations, and in `grid_encoder: self_attention`."
+        0.0, ge=0, lt=1, description="Dropout of the (projected) annotations, and in `grid_encoder: self_attention`."
     )
 
     @model_validator(mode="after")
@@ -191,6 +232,9 @@ def _lstm_clashes(model: ModelSettings) -> Iterator[str]:
     if a.score == "dot" and size not in (None, model.hidden_size):
         why = f"it multiplies annotations with states; set model.annotation_size={model.hidden_size}, their width"
         yield _clash("attention.score=dot", f"annotation_size={size}", why)
+    if a.attend == "after" and a.last_word:
+        why = "the state after the LSTM contains the last word; set model.attention.last_word=false"
+        yield _clash("attention.last_word=true", attend, why)
     if a.attend != "before" and not model.output_context:
         why = "nothing would read the context vector; set model.output_context=true or model.attention.attend=before"
         yield _clash(attend, "output_context=false", why)
@@ -205,7 +249,9 @@ def _transformer_clashes(model: ModelSettings) -> Iterator[str]:
         ("attention.attend", a.attend, "before", "its layers fix when it attends"),
         ("attention.gate", a.gate, False, "its residual connections replace the gate"),
         ("attention.sentinel", a.sentinel, False, "its residual connections replace the sentinel"),
+        ("attention.normalizer", a.normalizer, "softmax", "its heads use the softmax"),
         ("attention.temperature", a.temperature, 1.0, "its scores are scaled by their width"),
+        ("attention.last_word", a.last_word, False, "its state contains the last word"),
         ("pool", model.pool, "mean", "it has no first state"),
         ("output_word", model.output_word, True, "its state contains the word"),
         ("output_hidden", model.output_hidden, True, "its state is the output"),

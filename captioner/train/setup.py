@@ -39,8 +39,8 @@ from captioner.train.splits import check_apart, read_split
 
 # Settings that don't change the shapes of the weights. Those of dropout don't either.
 SHAPELESS = {
-    *("encoder.weights", "encoder.size", "encoder.tail"),
-    *(f"model.attention.{name}" for name in ("mode", "temperature", "width", "relaxation")),
+    *("encoder.weights", "encoder.size", "encoder.tail", "encoder.pyramid.heads"),
+    *(f"model.attention.{name}" for name in ("mode", "normalizer", "temperature", "width", "relaxation")),
 }
 
 
@@ -56,7 +56,7 @@ class TrainingSetup:
     corpus: Corpus
     network: Network
     tail: list[nn.Parameter]  # trained from epoch training.tune.start_epoch on
-    trainable: dict[str, nn.Parameter]  # of the decoder and the tail
+    trainable: dict[str, nn.Parameter]  # of the decoder, the encoder's pyramid and the tail
     train_grids: Grids
     val_grids: Grids
     box_targets: BoxTargets | None  # if boxes train anything
@@ -144,7 +144,11 @@ def initial_encoder(config: Config) -> Encoder:
 def make_optimizer(config: Config, setup: TrainingSetup) -> torch.optim.Optimizer:
     """The configured optimizer. The learning rate of a group is multiplied with its `lr_factor`."""
     s = config.training.optimizer
-    groups: list[dict[str, Any]] = [{"params": list(setup.network.decoder.parameters()), "lr_factor": 1.0}]
+    network = setup.network
+    parameters = [*network.decoder.parameters()]
+    if network.encoder.pyramid is not None:
+        parameters += network.encoder.pyramid.parameters()
+    groups: list[dict[str, Any]] = [{"params": parameters, "lr_factor": 1.0}]
     if setup.tail:
         groups.append({"params": setup.tail, "lr_factor": config.training.tune.learning_rate})
     if setup.cell_head is not None:
@@ -179,14 +183,18 @@ def _differences(config: Config, weights: Path) -> list[str]:
     except CaptionerError:
         return []
     of_weights, of_config = (
-        {**_flat("encoder", s["encoder"]), **_flat("model", s["model"])}
+        {**_flat("encoder", {"pyramid": None, **s["encoder"]}), **_flat("model", s["model"])}
         for s in (settings, config.model_dump(mode="json"))
     )
     shaping = [key for key in of_weights if key not in SHAPELESS and not key.endswith("dropout")]
+    sections = {key.rpartition(".")[0] for key in of_config}
     return [
         f"{key}={json.dumps(of_weights[key])}"
         for key in shaping
-        if key in of_config and of_weights[key] != of_config[key]
+        # A section may be absent on one side: null there, and several settings on the other.
+        if key in sections
+        or of_config.get(key.rpartition(".")[0], 0) is None
+        or (key in of_config and of_weights[key] != of_config[key])
     ]
 
 

@@ -40,8 +40,12 @@ def operations(graph: Path) -> list[str]:
             {"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)},
             False,
         ),  # transposed scales
+        (
+            {"size": 32, "annotations": ("stage4",), "tail": "stage3", "pyramid": {"size": 12, "blocks": 1}},
+            True,
+        ),
     ],
-    ids=["lite", "imagenet", "convnext"],
+    ids=["lite", "imagenet", "convnext", "pyramid"],
 )
 def test_8_bit_encoders_are_close_to_exact_ones(encoder, direct, tmp_path):
     export_graphs(make_network(encoder), tmp_path)

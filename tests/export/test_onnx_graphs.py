@@ -30,6 +30,8 @@ from tests.model.tiny_models import SHALLOW, VOCABULARY, make_network, noise_pix
 
 GRAPHS = ("encoder.onnx", "begin.onnx", "decoder.onnx")
 
+PYRAMID = {"size": 64, "annotations": ("stage6", "head"), "tail": "stage6"}
+
 # The encoder's and the decoder's settings.
 NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "soft": (SHALLOW, {}),
@@ -39,6 +41,14 @@ NETWORKS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "hard, two layers": (SHALLOW, {"layers": 2, "attention": {"mode": "hard"}}),
     "hard, untied": (SHALLOW, {"tied": False, "attention": {"mode": "hard"}}),
     "joined stages and tail": ({"size": 64, "annotations": ("stage5", "head"), "tail": "stage6"}, {}),
+    "pyramid, entmax15, last word": (
+        {**PYRAMID, "pyramid": {"size": 12}},
+        {"annotation_size": None, "attention": {"normalizer": "entmax15", "last_word": True, "temperature": 0.5}},
+    ),
+    "pyramid with a block, sparsemax, hard": (
+        {**PYRAMID, "pyramid": {"size": 12, "blocks": 1}},
+        {"annotation_size": None, "attention": {"normalizer": "sparsemax", "mode": "hard"}},
+    ),
     "another backbone": ({"name": "mobilenet_v3_small", "size": 64, "stride": 16}, {}),
 }
 

@@ -41,6 +41,9 @@ def randomize(net: Net, seed: int = 0) -> Net:
                 module.weight.copy_(noise(module.weight) * (2 / module.weight[0].numel()) ** 0.5)
                 if module.bias is not None:
                     module.bias.copy_(0.1 * noise(module.bias))
+            if isinstance(module, nn.LayerNorm):
+                module.weight.copy_(1 + 0.1 * noise(module.weight))
+                module.bias.copy_(0.1 * noise(module.bias))
             if isinstance(module, nn.BatchNorm2d):
                 assert module.running_mean is not None and module.running_var is not None
                 module.weight.copy_(1 + 0.1 * noise(module.weight))

@@ -26,6 +26,14 @@ KINDS: dict[str, dict[str, Any]] = {
         "training__scst": {"start_epoch": 1, "samples": 2},
     },
     "hard with memory": {"model__attention": {"mode": "hard", "size": 8, "location": "both", "attend": "after"}},
+    "sparse, hard, finer grid, self-critical": {
+        "encoder__annotations": ["stage4"],
+        "encoder__tail": "stage3",
+        "encoder__pyramid": {"size": 12, "blocks": 1},
+        "model__annotation_size": None,
+        "model__attention": {"mode": "hard", "size": 8, "normalizer": "entmax15", "last_word": True},
+        "training__scst": {"start_epoch": 1, "samples": 2},
+    },
     "heads, own words": {
         "model__attention": {"size": 8, "heads": 2, "location": "ntm"},
         "model__grid_encoder": "self_attention",

@@ -41,6 +41,16 @@ KINDS: dict[str, dict[str, Any]] = {
         "features__flip": True,
         "training__crop": 0.5,
     },
+    "pyramid": {
+        "encoder__annotations": ["stage4"],
+        "encoder__tail": "stage3",
+        "encoder__pyramid": {"size": 12, "blocks": 1, "dropout": 0.3},
+        "model__annotation_size": None,
+        "model__attention": {"size": 8, "normalizer": "entmax15", "last_word": True},
+        "training__tune": {"start_epoch": 1},
+        "training__ema": 0.9,
+        "features__flip": True,
+    },
     "self-critical": {"training__scst": {"start_epoch": 1, "samples": 2, "learning_rate": 0.001}},
     "boxes": {
         "data__boxes": ["instances_train.json"],

@@ -379,6 +379,25 @@ def test_the_tail_is_trained_from_its_epoch_on_and_the_trunk_never(shapes: Path,
     assert all(torch.equal(first[name], began[name]) for name in first if name.startswith("encoder."))
 
 
+def test_the_pyramid_is_trained_at_the_full_rate_from_the_first_epoch_on(shapes: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"encoder__tail": "stage3", "encoder__annotations": ["stage4"], "training__epochs": 1}
+    how |= {"encoder__pyramid": {"size": 12, "blocks": 1}, "training__tune": {"start_epoch": 1, "learning_rate": 0.25}}
+    after, _ = run(shapes, tmp_path / "run", **how)
+    config = tiny_run.config(shapes, **how)
+    torch.manual_seed(3)
+    setup = prepare(config, ALONE)
+    began = setup.network.state_dict()
+    moved = {name for name in after if name.startswith("encoder.") and not torch.equal(after[name], began[name])}
+    assert moved == {name for name in began if name.startswith("encoder.pyramid.")}
+    assert not began["encoder.pyramid.lateral.weight"].any()
+    full, tail = make_optimizer(config, setup).param_groups
+    assert (full["lr_factor"], tail["lr_factor"]) == (1.0, 0.25)
+    in_full, in_tail = ({id(p) for p in group["params"]} for group in (full, tail))
+    assert {id(p) for p in setup.network.encoder.pyramid.parameters()} <= in_full
+    assert in_tail == {id(p) for p in setup.network.encoder.stages.parameters() if p.requires_grad}
+    assert in_full | in_tail == {id(p) for p in setup.trainable.values()}
+
+
 def test_an_unknown_stage_to_fine_tune_from_is_named(shapes: Path) -> None:
     config = tiny_run.config(shapes, encoder__tail="stage3", training__tune={"from_stage": "stage9"})
     with pytest.raises(UsageError, match=r"unknown stage .*training\.tune\.from_stage.*'stage9'\. Did you mean 'stage"):

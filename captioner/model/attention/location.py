@@ -1,6 +1,6 @@
 """Addressing: from scores to attention weights, by content alone or also by where earlier words attended.
 
-    none      alpha_t = softmax_i(e_ti)
+    none      alpha_t = softmax_i(e_ti), or another normalizer (normalizers.py) here and below
     coverage  e_ti <- e_ti + (w . h + b) sum_{t' < t} alpha_t'i      (after See et al. 2017)
     ntm       the Neural Turing Machine's location addressing (Graves et al. 2014, section 3.3.2), on the grid:
               alpha'  = g_t softmax(e_t) + (1 - g_t) alpha_{t-1}      interpolation with the last map
@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
+from captioner.model.attention.normalizers import NORMALIZERS, Normalizer, softmax
 from captioner.model.settings import AttentionSettings
 from captioner.model.step_linear import StepLinear
 
@@ -31,20 +32,24 @@ SHIFTS = [(row, col) for row in (-1, 0, 1) for col in (-1, 0, 1)]
 class ByContent(nn.Module):
     """alpha_t = softmax_i(e_ti), for one head or several."""
 
+    def __init__(self, normalize: Normalizer = softmax) -> None:
+        super().__init__()
+        self.normalize = normalize
+
     def begin(self, annotations: Tensor) -> Tensors:
         """The state before the first word, (B, 1, ...)."""
         return {}
 
     def forward(self, scores: Tensor, hidden: Tensor, own: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         """alpha with the shape of the scores, (B, K, L) or (B, K, H, L); the scores behind it; the updated state."""
-        return F.softmax(scores, -1), scores, {}
+        return self.normalize(scores), scores, {}
 
 
 class ByLocation(ByContent):
     """The Neural Turing Machine's addressing. Every head has its own last map."""
 
-    def __init__(self, hidden_size: int, heads: int, grid: tuple[int, int]) -> None:
-        super().__init__()
+    def __init__(self, hidden_size: int, heads: int, grid: tuple[int, int], normalize: Normalizer = softmax) -> None:
+        super().__init__(normalize)
         self.heads, self.grid = heads, grid
         self.control = StepLinear(hidden_size, heads * (2 + len(SHIFTS)))  # g, gamma and s
 
@@ -56,7 +61,7 @@ class ByLocation(ByContent):
         return {"map": uniform[:, None, None].expand(-1, -1, self.heads, -1)}
 
     def forward(self, scores: Tensor, hidden: Tensor, own: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-        content = F.softmax(scores, -1).reshape(own["map"].shape)  # (B, K, H, L)
+        content = self.normalize(scores).reshape(own["map"].shape)  # (B, K, H, L)
         control = self.control(hidden).view(*hidden.shape[:2], self.heads, -1)  # (B, K, H, 11)
         g, gamma = torch.sigmoid(control[..., :1]), 1 + F.softplus(control[..., 1:2])
         alpha = g * content + (1 - g) * own["map"]
@@ -99,11 +104,12 @@ def sharpened(alpha: Tensor, gamma: Tensor) -> Tensor:
 
 
 def make_location(settings: AttentionSettings, hidden_size: int, grid: tuple[int, int] | None) -> ByContent:
-    location = ByContent()
+    normalize = NORMALIZERS[settings.normalizer]
+    location = ByContent(normalize)
     if settings.location in ("ntm", "both"):
         if grid is None:
             raise CaptionerError(f"model.attention.location={settings.location} needs the rows and columns of the grid")
-        location = ByLocation(hidden_size, settings.heads, grid)
+        location = ByLocation(hidden_size, settings.heads, grid, normalize)
     if settings.location in ("coverage", "both"):
         location = Coverage(hidden_size, settings.heads, location)
     return location
