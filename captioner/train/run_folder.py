@@ -67,6 +67,8 @@ class RunFolder:
         try:
             yield
         finally:
+            if self.path.is_dir() and list(self.path.iterdir()) == [self.lock]:
+                self.lock.unlink()  # the run failed before it wrote anything: the folder stays free
             lock.release()
 
     def check_writable(self) -> None:
