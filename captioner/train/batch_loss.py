@@ -15,12 +15,12 @@ from torch.nn.parallel import DistributedDataParallel
 from captioner.model import loss as objective
 from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
+from captioner.train.box_targets import BatchBoxes
 from captioner.train.cell_categories import CellCategories, cell_category_loss
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import TrainingSettings
 from captioner.train.corpus import Batch, padded_arrays
 from captioner.train.distributed import World
-from captioner.train.grids import AugmentedGrids, Views
 from captioner.train.grounding_loss import grounding_loss, grounding_weight
 from captioner.train.loss_settings import GroundingSettings
 from captioner.train.self_critical import SelfCritical
@@ -77,10 +77,11 @@ class BatchLoss:
             # No buffer of the network ever changes.
             self.forward_pass = DistributedDataParallel(self.forward_pass, broadcast_buffers=False)
 
-    def __call__(self, batch: Batch, augmented: AugmentedGrids) -> Tensor:
+    def __call__(self, batch: Batch, grids: Tensor, boxes: BatchBoxes | None) -> Tensor:
+        """The loss of a batch, from the grids of its images and their boxes, if boxes train anything."""
         if self.self_critical:
-            return self._self_critical(self.self_critical, batch, augmented)
-        return self._teacher_forced(batch, augmented)
+            return self._self_critical(self.self_critical, batch, grids, boxes)
+        return self._teacher_forced(batch, grids, boxes)
 
     def weight(self, batch: Batch) -> float:
         """Smaller batches weigh less, so that all captions, or all sampled images, weigh the same."""
@@ -94,7 +95,7 @@ class BatchLoss:
         """Processes exchange gradients only before the weights are updated."""
         return nullcontext() if updates or self.world.size == 1 else self.forward_pass.no_sync()  # type: ignore[operator]
 
-    def _teacher_forced(self, batch: Batch, augmented: AugmentedGrids) -> Tensor:
+    def _teacher_forced(self, batch: Batch, grids: Tensor, boxes: BatchBoxes | None) -> Tensor:
         """Cross-entropy, with the terms of soft or hard attention."""
         s, state, hard = self.settings, self.state, self.settings.hard
         sampling = s.scheduled_sampling
@@ -102,7 +103,7 @@ class BatchLoss:
         captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
         self.network.train()
         sampled = self._sampled_rows(batch.captions.shape)
-        forced, cell_logits = self._forward(augmented.grids, captions, sampled=sampled, own_words=own_words)
+        forced, cell_logits = self._forward(grids, captions, sampled=sampled, own_words=own_words)
         loss = objective.loss(
             forced,
             batch.captions.size,
@@ -119,15 +120,15 @@ class BatchLoss:
         parts = {"loss": loss.total.detach(), "nll": loss.nll, "words": loss.words}
         parts |= {"coverage": loss.coverage, "entropy": loss.entropy}
         state.add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
-        total = loss.total + self._cell_categories(cell_logits, batch, augmented.views)
-        if s.grounding and self.setup.box_targets:
+        total = loss.total + self._cell_categories(cell_logits, boxes)
+        if s.grounding and boxes is not None and self.setup.box_targets:
             groups = self.setup.box_targets.groups_of_captions(self.setup.corpus, batch.captions)
-            total = total + self._grounding(s.grounding, forced, groups, augmented.views)
+            total = total + self._grounding(s.grounding, forced, groups, boxes)
         return total
 
-    def _self_critical(self, stage: SelfCritical, batch: Batch, augmented: AugmentedGrids) -> Tensor:
+    def _self_critical(self, stage: SelfCritical, batch: Batch, grids: Tensor, boxes: BatchBoxes | None) -> Tensor:
         """Sample captions, reward them, and run the decoder over them again with gradients, on the same annotations."""
-        grids = augmented.grids.to(self.world.device)
+        grids = grids.to(self.world.device)
         self.network.eval()
         sampled = self._sampled_rows((len(batch.images), stage.settings.samples))
         with self._autocast():
@@ -139,31 +140,27 @@ class BatchLoss:
         )
         self.state.add(steps=1, reward=samples.mean_reward)
         total = stage.loss(forced, samples, self.settings.hard.reward)
-        total = total + self._cell_categories(cell_logits, batch, augmented.views)
-        if self.settings.grounding and self.setup.box_targets:
+        total = total + self._cell_categories(cell_logits, boxes)
+        if self.settings.grounding and boxes is not None and self.setup.box_targets:
             texts = [[self.setup.vocabulary.words[n] for n in words] for row in samples.words for words in row]
             groups = self.setup.box_targets.groups_of_texts(np.repeat(batch.images, stage.settings.samples), texts)
-            total = total + self._grounding(self.settings.grounding, forced, groups, augmented.views)
+            total = total + self._grounding(self.settings.grounding, forced, groups, boxes)
         return total
 
     def _grounding(
-        self, settings: GroundingSettings, forced: TeacherForced, groups: list[NDArray[np.int32]], views: Views
+        self, settings: GroundingSettings, forced: TeacherForced, groups: list[NDArray[np.int32]], boxes: BatchBoxes
     ) -> Tensor:
         """The weighted loss of grounded attention, for captions whose words name these groups of boxes."""
-        assert self.setup.box_targets is not None
-        loss, words = grounding_loss(forced, groups, self.setup.box_targets, views, settings.kind)
+        loss, words = grounding_loss(forced, groups, boxes, settings.kind)
         self.state.add(grounding=float(loss.detach()), grounded_words=words)
         return grounding_weight(settings, self.state.epoch, self.settings.epochs) * loss / len(groups)
 
-    def _cell_categories(self, logits: Tensor | None, batch: Batch, views: Views) -> Tensor | float:
+    def _cell_categories(self, logits: Tensor | None, boxes: BatchBoxes | None) -> Tensor | float:
         """The weighted loss of the auxiliary head, if there is one."""
-        if logits is None or self.setup.box_targets is None or self.settings.cell_categories is None:
+        if logits is None or boxes is None or self.settings.cell_categories is None:
             return 0.0
-        shares, annotated = (
-            torch.from_numpy(array).to(logits.device)
-            for array in self.setup.box_targets.cell_labels(batch.images, views)
-        )
-        loss = cell_category_loss(logits, shares, annotated)
+        labels = boxes.cell_labels(len(logits), logits.shape[-1])
+        loss = cell_category_loss(logits, *(torch.from_numpy(array).to(logits.device) for array in labels))
         self.state.add(cell_categories=float(loss.detach()))
         return self.settings.cell_categories.weight * loss
 

@@ -1,7 +1,7 @@
 """The boxes of the training images as targets: where the noun of a word is, and which categories cover a cell.
 
-A group is the boxes that one noun names: all boxes of one category in one image. Groups are kept as numbers, and maps
-are computed for each batch, because training mirrors and crops the pictures.
+A group is the boxes that one noun names: all boxes of one category in one image. Maps of groups are computed for each
+batch, because training mirrors and crops the pictures.
 """
 
 from __future__ import annotations
@@ -12,18 +12,38 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.data.box_coverage import coverage
+from captioner.data.box_coverage import relative_coverage
 from captioner.data.caption_set import Box, CaptionSet
 from captioner.errors import CaptionerError
 from captioner.images.decoding import inspect
 from captioner.images.frame import Frame
 from captioner.text.nouns import mentions
-from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.corpus import Corpus
 from captioner.train.grids import Views
 
-_UNIT = Frame(1, 1)  # boxes are kept as shares of the picture's sides
+
+@dataclass(frozen=True)
+class BatchBoxes:
+    """All groups of the images of a batch, in their views."""
+
+    groups: NDArray[np.int64]  # (G,): their numbers
+    rows: NDArray[np.int64]  # (G,): the number of the group's image in the batch
+    labels: NDArray[np.int16]  # (G,)
+    maps: NDArray[np.float32]  # (G, L): the share of each cell that a group covers
+
+    def maps_of(self, groups: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The maps of groups of this batch, by their numbers."""
+        order = np.argsort(self.groups)
+        return self.maps[order[np.searchsorted(self.groups, groups, sorter=order)]]
+
+    def cell_labels(self, images: int, labels: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """(B, L, categories): the share of each cell that each category covers; (B,): which images have boxes."""
+        shares = np.zeros((images, labels, self.maps.shape[1]), np.float32)
+        shares[self.rows, self.labels] = self.maps
+        annotated = np.zeros(images, np.bool_)
+        annotated[self.rows] = True
+        return shares.transpose(0, 2, 1), annotated
 
 
 @dataclass(frozen=True)
@@ -48,24 +68,20 @@ class BoxTargets:
         group_starts, image_starts = [0], [0]
         group_labels: list[int] = []
         word_groups = np.full(len(corpus.words), -1, np.int32)
-        caption = 0
-        for item in data:
+        for image, item in enumerate(data):
             groups: dict[str, int] = {}
-            frame = inspect(item.path) if item.boxes else _UNIT
-            for label in dict.fromkeys(box.label for box in item.boxes):
-                groups[label] = len(group_labels)
-                boxes += [_relative(box, frame) for box in item.boxes if box.label == label]
-                group_starts.append(len(boxes))
-                group_labels.append(numbers[label])
+            if item.boxes:
+                frame = inspect(item.path)
+                for label in dict.fromkeys(box.label for box in item.boxes):
+                    groups[label] = len(group_labels)
+                    boxes += [_relative(box, frame) for box in item.boxes if box.label == label]
+                    group_starts.append(len(boxes))
+                    group_labels.append(numbers[label])
+                for caption in range(corpus.image_starts[image], corpus.image_starts[image + 1]):
+                    start, end = corpus.caption_starts[caption : caption + 2]
+                    words = [vocabulary.words[number] for number in corpus.words[start:end]]
+                    word_groups[start:end] = groups_of_words(words, groups, labels)
             image_starts.append(len(group_labels))
-            for text in item.captions:
-                if not vocabulary.encode(text):  # Corpus leaves such captions out
-                    continue
-                start, end = corpus.caption_starts[caption : caption + 2]
-                caption += 1
-                if groups:
-                    named = groups_of_words(tokenize(text), groups, labels)
-                    word_groups[start:end] = named[: end - start]
         return cls(
             labels,
             np.array(boxes, np.float32),
@@ -87,17 +103,20 @@ class BoxTargets:
             for image, words in zip(images, captions, strict=True)
         ]
 
-    def maps(self, groups: NDArray[np.int64], rows: NDArray[np.int64], views: Views) -> NDArray[np.float32]:
-        """(N, L): the share of each cell that a group covers, in the view of the batch's image number `rows`."""
-        return np.stack([self._map(int(group), int(row), views) for group, row in zip(groups, rows, strict=True)])
-
-    def cell_labels(self, images: NDArray[np.int64], views: Views) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """(B, L, categories): the share of each cell that each category covers; (B,): which images have boxes."""
-        shares = np.zeros((len(images), views.rows * views.cols, len(self.labels)), np.float32)
-        for row, image in enumerate(images):
-            for group in range(self.image_starts[image], self.image_starts[image + 1]):
-                shares[row, :, self.group_labels[group]] = self._map(group, row, views)
-        return shares, self.image_starts[images + 1] > self.image_starts[images]
+    def batch(self, images: NDArray[np.int64], views: Views) -> BatchBoxes:
+        """The groups of these images of the corpus, in their views."""
+        starts, ends = self.image_starts[images], self.image_starts[images + 1]
+        groups = np.concatenate([np.arange(start, end) for start, end in zip(starts, ends, strict=True)])
+        rows = np.repeat(np.arange(len(images)), ends - starts)
+        maps = np.zeros((len(groups), views.rows * views.cols), np.float32)
+        for i, (group, row) in enumerate(zip(groups, rows, strict=True)):
+            boxes = self.boxes[self.group_starts[group] : self.group_starts[group + 1]].astype(np.float64)
+            if views.mirrored[row]:
+                boxes = np.stack([1 - boxes[:, 2], boxes[:, 1], 1 - boxes[:, 0], boxes[:, 3]], 1)
+            left, top, right, bottom = views.windows[row]
+            boxes = (boxes - (left, top, left, top)) / (right - left, bottom - top, right - left, bottom - top)
+            maps[i] = relative_coverage(boxes, views.rows, views.cols).reshape(-1)
+        return BatchBoxes(groups, rows, self.group_labels[groups], maps)
 
     def _groups(self, image: int) -> dict[str, int]:
         """The groups of an image by their category."""
@@ -105,15 +124,6 @@ class BoxTargets:
             self.labels[self.group_labels[group]]: group
             for group in range(self.image_starts[image], self.image_starts[image + 1])
         }
-
-    def _map(self, group: int, row: int, views: Views) -> NDArray[np.float32]:
-        boxes = self.boxes[self.group_starts[group] : self.group_starts[group + 1]].astype(np.float64)
-        if views.mirrored[row]:
-            boxes = np.stack([1 - boxes[:, 2], boxes[:, 1], 1 - boxes[:, 0], boxes[:, 3]], 1)
-        left, top, right, bottom = views.windows[row]
-        boxes = (boxes - (left, top, left, top)) / (right - left, bottom - top, right - left, bottom - top)
-        shares = coverage([Box("", *box) for box in boxes.tolist()], _UNIT, views.rows, views.cols)
-        return shares.astype(np.float32).reshape(-1)
 
 
 def groups_of_words(words: Sequence[str], groups: dict[str, int], labels: Sequence[str]) -> list[int]:

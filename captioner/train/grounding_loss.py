@@ -19,33 +19,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.model.caption_decoder import TeacherForced
-from captioner.train.box_targets import BoxTargets
-from captioner.train.grids import Views
+from captioner.train.box_targets import BatchBoxes
 from captioner.train.loss_settings import GroundingSettings
 
 
 def grounding_loss(
     forced: TeacherForced,
     word_groups: Sequence[NDArray[np.int32]],  # of the B * K captions
-    targets: BoxTargets,
-    views: Views,
+    boxes: BatchBoxes,
     kind: str,
 ) -> tuple[Tensor, int]:
     """Sum over the words that name boxes in their view, and the number of these words."""
-    rows, times = forced.row.cpu().numpy(), forced.time.cpu().numpy()
-    captions_per_image = len(word_groups) // len(views.mirrored)
-    table = np.full((len(word_groups), int(times.max()) + 1), -1, np.int64)  # the end token names nothing
-    for row, of_caption in enumerate(word_groups):
-        table[row, : len(of_caption)] = of_caption
-    named = table[rows, times]
+    table = np.full((len(word_groups), int(forced.time.max()) + 1), -1, np.int64)  # the end token names nothing
+    for row, groups in enumerate(word_groups):
+        table[row, : len(groups)] = groups
+    named = table[forced.row.cpu().numpy(), forced.time.cpu().numpy()]
     words = np.flatnonzero(named >= 0)
-    groups, first, which = np.unique(named[words], return_index=True, return_inverse=True)
-    if not len(groups):
+    maps = boxes.maps_of(named[words])
+    visible = maps.any(1)  # a crop may leave boxes out
+    words, maps = words[visible], maps[visible]
+    if not len(words):
         return forced.alpha.new_zeros(()), 0
-    maps = targets.maps(groups, rows[words[first]] // captions_per_image, views)
-    visible = maps.sum(1)[which] > 0  # a crop may leave boxes out
-    words, which = words[visible], which[visible]
-    cover = torch.from_numpy(maps[which]).to(forced.alpha.device)
+    cover = torch.from_numpy(maps).to(forced.alpha.device)
     index = torch.from_numpy(words).to(forced.alpha.device)
     if forced.scores is not None:
         log_p = torch.log_softmax(forced.scores[index].float(), -1)

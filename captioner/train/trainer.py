@@ -25,13 +25,14 @@ from captioner.inference.torch_backend import TorchBackend
 from captioner.train import checkpoint, schedule
 from captioner.train import config_file as configs
 from captioner.train.batch_loss import BatchLoss
+from captioner.train.box_targets import BatchBoxes
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import Config
 from captioner.train.corpus import Batch, plan_epoch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
 from captioner.train.epoch_timer import EpochTimer
-from captioner.train.grids import AugmentedGrids, read_ahead
+from captioner.train.grids import read_ahead
 from captioner.train.interrupt import Interrupt, interruptible
 from captioner.train.loaded_run import write_best
 from captioner.train.logger import Logger
@@ -112,13 +113,13 @@ class Trainer:
         self._begin_epoch()
         batches = self._plan_epoch()
         with EpochTimer(self.world, state, s.epochs, len(batches)) as timer:
-            for batch, augmented in self._read_batches(batches):
+            for batch, grids, boxes in self._read_batches(batches):
                 with timer.step(batch.captions.size):
                     self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
                     self._set_learning_rate(len(batches))
                     updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(batches)
                     with self.batch_loss.gradient_sync(updates):
-                        loss = self.batch_loss(batch, augmented)
+                        loss = self.batch_loss(batch, grids, boxes)
                         scaled = self.scaler.scale(loss * self.batch_loss.weight(batch) / s.accumulate)
                         scaled.backward()  # type: ignore[no-untyped-call]
                     mean_loss = self._finite("loss", float(self.world.sum(loss.detach())) / self.world.size)
@@ -172,14 +173,16 @@ class Trainer:
             raise CaptionerError(f"no training image has {references} captions (training.scst.references)")
         return batches
 
-    def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, AugmentedGrids]]:
-        """The rest of the epoch: this process's part of each batch, and its grids, which are read one batch ahead."""
+    def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, Tensor, BatchBoxes | None]]:
+        """The rest of the epoch: this process's part of each batch, its grids and boxes, which are read ahead."""
         epoch, first, rank = self.state.epoch, self.state.position, self.world.rank
 
-        def fetch(i: int) -> tuple[Batch, AugmentedGrids]:
+        def fetch(i: int) -> tuple[Batch, Tensor, BatchBoxes | None]:
             batch = batches[first + i].for_process(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
-            return batch, self.setup.train_grids.augmented(batch.images, rng)
+            augmented = self.setup.train_grids.augmented(batch.images, rng)
+            targets = self.setup.box_targets
+            return batch, augmented.grids, targets.batch(batch.images, augmented.views) if targets else None
 
         return read_ahead(fetch, len(batches) - first)
 

@@ -25,8 +25,8 @@ CAPTIONS = ("a dog and a man", "", "a cat on a hot dog stand")
 BOXES = (Box("dog", 0, 0, 32, 64), Box("person", 32, 0, 64, 32), Box("dog", 32, 32, 64, 64))
 
 
-def whole(rows: int, cols: int, *, mirrored: bool = False) -> Views:
-    return Views(rows, cols, np.array([mirrored]), np.array([[0.0, 0.0, 1.0, 1.0]]))
+def whole(rows: int, cols: int) -> Views:
+    return Views(rows, cols, np.array([False]), np.array([[0.0, 0.0, 1.0, 1.0]]))
 
 
 def make(folder: Path, *boxes_of_images: tuple[Box, ...]) -> tuple[Corpus, BoxTargets]:
@@ -54,8 +54,9 @@ def test_words_name_the_boxes_of_their_category_in_their_own_picture(tmp_path: P
         [-1] * 5,
         [-1, 2, -1, -1, -1, -1, -1],
     ]
-    shares = targets.maps(np.array([0, 1]), np.array([0, 0]), whole(2, 2))
-    assert shares.tolist() == [[1, 0, 1, 1], [0, 1, 0, 0]]
+    boxes = targets.batch(np.array([0]), whole(2, 2))
+    assert boxes.maps.tolist() == [[1, 0, 1, 1], [0, 1, 0, 0]]
+    assert boxes.maps_of(np.array([1, 0, 1]))[:, 1].tolist() == [1, 0, 1]
 
 
 def test_captions_of_the_model_are_matched_like_training_captions(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_a_caption_that_was_cut_keeps_the_groups_of_its_words(tmp_path: Path) ->
 def test_cells_have_all_categories_that_cover_them(tmp_path: Path) -> None:
     _, targets = make(tmp_path, BOXES, ())
     views = Views(2, 2, np.array([True, False]), np.tile([0.0, 0.0, 1.0, 1.0], (2, 1)))
-    shares, annotated = targets.cell_labels(np.array([0, 1]), views)
+    shares, annotated = targets.batch(np.array([0, 1]), views).cell_labels(2, 2)
     assert targets.labels == ("dog", "person")
     assert shares[0].tolist() == [[0, 1], [1, 0], [1, 0], [1, 0]]  # mirrored
     assert not shares[1].any()
@@ -119,8 +120,9 @@ def test_targets_follow_cached_grids_that_are_mirrored_and_cropped(tmp_path: Pat
             continue  # the last cells would need more of the picture than the crop has
         step = 16 // cells
         drawn = made.grids[:, 0].unfold(1, step, step).unfold(2, step, step).mean((-2, -1)).flatten(1)
-        maps = targets.maps(positions, np.arange(3), made.views)
-        np.testing.assert_allclose(maps, drawn.numpy(), atol=1e-6)
+        boxes_of_batch = targets.batch(positions, made.views)
+        assert boxes_of_batch.groups.tolist() == positions.tolist()  # one group per image
+        np.testing.assert_allclose(boxes_of_batch.maps, drawn.numpy(), atol=1e-6)
         compared += 1
     assert compared > 5
 
@@ -136,5 +138,5 @@ def test_targets_follow_pixels_that_are_mirrored_and_cropped(tmp_path: Path) -> 
         uniform = np.random.default_rng(seed).random((1, 5))
         part = augment(Image.fromarray(picture), uniform[0]).resize((400, 400), Image.Resampling.BOX)
         shares = np.asarray(part)[..., 0].reshape(4, 100, 4, 100).mean((1, 3)) / 255
-        maps = targets.maps(np.array([0]), np.array([0]), pixel_views(uniform, 1, (4, 4)))
+        maps = targets.batch(np.array([0]), pixel_views(uniform, 1, (4, 4))).maps
         np.testing.assert_allclose(maps.reshape(4, 4), shares, atol=0.02)

@@ -14,7 +14,7 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.export.run_bundle import export_run
 from captioner.model.caption_decoder import TeacherForced
 from captioner.train import checkpoint
-from captioner.train.box_targets import BoxTargets
+from captioner.train.box_targets import BatchBoxes, BoxTargets
 from captioner.train.cell_categories import cell_category_loss
 from captioner.train.grids import Views
 from captioner.train.grounding_loss import grounding_loss, grounding_weight, losses
@@ -31,7 +31,11 @@ TARGETS = BoxTargets(
     image_starts=np.array([0, 2]),
     word_groups=np.array([], np.int32),
 )
-WHOLE = np.array([[0.0, 0.0, 1.0, 1.0]])
+
+
+def boxes(window: tuple[float, ...] = (0.0, 0.0, 1.0, 1.0), *, mirrored: bool = False) -> BatchBoxes:
+    """The groups of the image on a grid of 2x2 cells."""
+    return TARGETS.batch(np.array([0]), Views(2, 2, np.array([mirrored]), np.array([window])))
 
 
 def forced(scores: torch.Tensor, rows: list[int], times: list[int], *, with_scores: bool = True) -> TeacherForced:
@@ -69,7 +73,7 @@ def test_only_words_that_name_boxes_are_trained(with_scores: bool) -> None:
     scores = torch.zeros(5, 4, requires_grad=True)
     words = forced(scores, [0, 1, 0, 1, 0], [0, 0, 1, 1, 2], with_scores=with_scores)
     groups = [np.array([-1, 0], np.int32), np.array([1], np.int32)]
-    total, count = grounding_loss(words, groups, TARGETS, Views(2, 2, np.array([False]), WHOLE), "mass")
+    total, count = grounding_loss(words, groups, boxes(), "mass")
     assert count == 2
     assert total.item() == pytest.approx(math.log(2) + math.log(4), abs=1e-4)
     total.backward()
@@ -80,19 +84,19 @@ def test_only_words_that_name_boxes_are_trained(with_scores: bool) -> None:
 
 def test_a_mirrored_picture_has_mirrored_boxes() -> None:
     scores = torch.zeros(1, 4, requires_grad=True)
-    views = Views(2, 2, np.array([True]), WHOLE)
-    total, _ = grounding_loss(forced(scores, [0], [0]), [np.array([0], np.int32)], TARGETS, views, "mass")
+    mirrored = boxes(mirrored=True)
+    total, _ = grounding_loss(forced(scores, [0], [0]), [np.array([0], np.int32)], mirrored, "mass")
     total.backward()
     assert scores.grad is not None
     assert scores.grad[0].tolist() == pytest.approx([0.25, -0.25, 0.25, -0.25], abs=1e-4)
 
 
 def test_boxes_outside_the_crop_train_nothing() -> None:
-    lower_right = Views(2, 2, np.array([False]), np.array([[0.5, 0.5, 1.0, 1.0]]))
+    lower_right = boxes((0.5, 0.5, 1.0, 1.0))
     scores = torch.zeros(1, 4)
-    total, count = grounding_loss(forced(scores, [0], [0]), [np.array([1], np.int32)], TARGETS, lower_right, "mass")
+    total, count = grounding_loss(forced(scores, [0], [0]), [np.array([1], np.int32)], lower_right, "mass")
     assert (float(total), count) == (0, 0)
-    none, count = grounding_loss(forced(scores, [0], [0]), [np.array([-1], np.int32)], TARGETS, lower_right, "mass")
+    none, count = grounding_loss(forced(scores, [0], [0]), [np.array([-1], np.int32)], lower_right, "mass")
     assert (float(none), count) == (0, 0)
 
 
