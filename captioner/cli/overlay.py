@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from captioner.cli.options import (
     FOLDER,
     check_effect,
+    choice,
     complete_list,
     complete_model,
     given_options,
@@ -22,8 +23,8 @@ from captioner.cli.options import (
     pixel_limit_option,
     search_options,
 )
-from captioner.overlay.heat import Style
 from captioner.overlay.overlay_folder import FORMATS
+from captioner.overlay.painting import Style, StyleName
 from captioner.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -49,7 +50,16 @@ if TYPE_CHECKING:
     shell_complete=complete_list(FORMATS),
     help="; ".join(f"{name}: {text}" for name, text in FORMATS.items()) + ".",
 )
-@click.option("--blocks", is_flag=True, help="Draw each cell as a plain rectangle, without interpolation.")
+@click.option(
+    "--style",
+    "style_name",
+    type=choice(*get_args(StyleName)),
+    default=Style.name,
+    show_default=True,
+    help="spotlight: the photo, dimmed where the model did not look; heat: colors over a grey photo; contour: lines on "
+    "the photo; blocks: a spotlight on the true cells of the grid.",
+)
+@click.option("--grid", is_flag=True, help="Draw the true cells of the grid in any style, without interpolation.")
 @click.option("--per-word", is_flag=True, help="Draw each word on its own color scale, not all words on one.")
 @click.option(
     "--opacity",
@@ -77,7 +87,8 @@ def command(
     recursive: bool,
     output: Path,
     formats: tuple[str, ...],
-    blocks: bool,
+    style_name: StyleName,
+    grid: bool,
     per_word: bool,
     opacity: float,
     text: str | None,
@@ -111,7 +122,7 @@ def command(
         raise click.UsageError("--text has no words")
     if resume and overwrite:
         raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
-    style = Style(blocks=blocks, per_word=per_word, opacity=opacity)
+    style = Style(style_name, grid=grid, per_word=per_word, opacity=opacity)
     options = given_options(search)
     if text is not None and (without_effect := set(options) - {"hard_attention", "seed"}):
         raise click.UsageError(

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from captioner.overlay.animation import animation, animation_of
 from captioner.overlay.arrays import arrays, arrays_npz
-from captioner.overlay.heat import Style
 from captioner.overlay.page import page, page_of
+from captioner.overlay.painting import Style
 from captioner.overlay.sheet import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
 from captioner.overlay.stills import words, words_png
+from captioner.overlay.view import view_of
 
 __all__ = [
     "Style",
@@ -32,6 +33,7 @@ __all__ = [
     "sheet",
     "sheet_pdf",
     "sheet_svg",
+    "view_of",
     "words",
     "words_png",
 ]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
-from captioner.overlay import heat, lettering
+from captioner.overlay import lettering, painting
 from captioner.overlay.canvas import Color
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 from captioner.overlay.sheet import columns
 
 LONG_SIDE = 480
@@ -30,16 +30,14 @@ def animation(caption: Caption, style: Style | None = None) -> bytes:
 def animation_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None) -> bytes:
     """As `animation`, with the captions of several models side by side. Shared words are shown together."""
     style = style or Style()
-    top = heat.top_of_scale(*(caption for _, caption in captions))
+    top = painting.top_of_scale(*(caption for _, caption in captions))
     tracks = [_Track(name, caption, top, style) for name, caption in captions]
-    palette = _palette(style)
-    first = _beside([track.frame(-1) for track in tracks])
-    frames = [first.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.FLOYDSTEINBERG)]
+    frames = [_beside([track.frame(-1) for track in tracks])]
     positions = [-1] * len(tracks)  # the word that each track shows
     for column in columns([caption for _, caption in captions]):
         positions = [position + (word is not None) for position, word in zip(positions, column, strict=True)]
-        frame = _beside([track.frame(position) for track, position in zip(tracks, positions, strict=True)])
-        frames.append(frame.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG))
+        frames.append(_beside([track.frame(position) for track, position in zip(tracks, positions, strict=True)]))
+    frames = _quantized(frames)
     buffer = io.BytesIO()
     times = [FIRST] + [WORD] * (len(frames) - 1)
     times[-1] = LAST
@@ -57,17 +55,14 @@ def _beside(parts: Sequence[Image.Image]) -> Image.Image:
     return whole
 
 
-def _palette(style: Style) -> Image.Image:
-    """256 colors for these frames. A palette by frequency would lose the shades of a small bright spot."""
-    text = [
-        tuple(round(a + (b - a) * t / 5) for a, b in zip(ink, paper, strict=True))
-        for ink, paper in ((INK, PAPER), (FAINT, PAPER), (INK, GLOW))
-        for t in range(6)
-    ]
-    colors = [*heat.palette(style, levels=26, greys=9), *text, (0, 0, 0)]
-    image = Image.new("P", (1, 1))
-    image.putpalette([part for color in colors[:256] for part in color])
-    return image
+def _quantized(frames: Sequence[Image.Image]) -> list[Image.Image]:
+    """The frames in 256 colors, the same for all: with a palette per frame, the photo would flicker."""
+    thumbnails = [frame.resize((max(1, frame.width // 3), max(1, frame.height // 3))) for frame in frames]
+    strip = Image.new("RGB", (thumbnails[0].width, sum(image.height for image in thumbnails)))
+    for number, thumbnail in enumerate(thumbnails):
+        strip.paste(thumbnail, (0, number * thumbnail.height))
+    palette = strip.quantize(256, Image.Quantize.MEDIANCUT)
+    return [frame.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for frame in frames]
 
 
 class _Track:
@@ -75,11 +70,10 @@ class _Track:
 
     def __init__(self, name: str, caption: Caption, top: float, style: Style) -> None:
         self._caption, self._top, self._style = caption, top, style
-        image = heat.upright(caption.picture, min_side=2 * LONG_SIDE)
+        image = painting.upright(caption.picture, min_side=2 * LONG_SIDE)
         scale = LONG_SIDE / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         self._image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-        self._muted = heat.mute(self._image)
         self._width = max(size[0], 300)
         self._name = lettering.shorten(name, 14, self._width - 2 * PAD) if name else ""
         self._positions, lines = _flow(caption.words, self._width - 2 * PAD)
@@ -88,7 +82,7 @@ class _Track:
     def frame(self, step: int) -> Image.Image:
         """The frame of a word. -1 is the picture without a map."""
         words = self._caption.words
-        picture = self._image if step < 0 else heat.paint(self._muted, words[step], self._top, self._style)
+        picture = self._image if step < 0 else painting.paint_word(self._image, words[step], self._top, self._style)
         frame = Image.new("RGB", (self._width, self._height), PAPER)
         frame.paste(picture, ((self._width - picture.width) // 2, 0))
         draw = ImageDraw.Draw(frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from functools import lru_cache
 from html import escape
 from importlib import resources
@@ -19,10 +20,25 @@ def data_uri(image: Image.Image, quality: int = 88) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def asset(name: str) -> str:
     """A script or style sheet of this package."""
     return resources.files("captioner.overlay").joinpath(name).read_text(encoding="utf-8").strip()
+
+
+@lru_cache(maxsize=4)
+def module_script(*names: str) -> str:
+    """Modules of this package as one inline module, in this order. An inline module cannot import the others."""
+    return "\n".join(_IMPORT.sub("", asset(name)) for name in names)
+
+
+@lru_cache(maxsize=4)
+def style_sheet(*names: str) -> str:
+    """Style sheets of this package as one."""
+    return "\n".join(asset(name) for name in names)
+
+
+_IMPORT = re.compile(r'^import .* from "\./\w+\.js";\n', re.MULTILINE)
 
 
 def policy_hash(text: str) -> str:
@@ -30,7 +46,9 @@ def policy_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def html_document(title: str, body: str, *, style_sheet: str, script: str = "", images: str = "data:") -> str:
+def html_document(
+    title: str, body: str, *, style_sheet: str, script: str = "", module: bool = False, images: str = "data:"
+) -> str:
     """A whole page. Its policy allows this style sheet, this script and images from `images`, and nothing else.
 
     `body` is HTML; `title` is text.
@@ -39,7 +57,8 @@ def html_document(title: str, body: str, *, style_sheet: str, script: str = "", 
     if script:
         policy += f"; script-src '{policy_hash(script)}'"
     policy += f"; style-src '{policy_hash(style_sheet)}'"
-    element = f"<script>{script}</script>\n" if script else ""
+    kind = ' type="module"' if module else ""
+    element = f"<script{kind}>{script}</script>\n" if script else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -28,22 +28,22 @@ def peak(alphas: list[Map]) -> float:
     return max((float(density(alpha).max()) for alpha in alphas if alpha.size), default=1.0)
 
 
-def project(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Map:
-    """The density at every pixel of a picture of this size, (height, width)."""
-    return np.concatenate([strip for _, strip in strips(alpha, width, height, blocks=blocks)])
+def project(values: Map, width: int, height: int, *, grid: bool = False) -> Map:
+    """The value at every pixel of a picture of this size, (height, width). `grid` shows cells as they are."""
+    return np.concatenate([strip for _, strip in strips(values, width, height, grid=grid)])
 
 
-def strips(alpha: Map, width: int, height: int, *, blocks: bool = False) -> Iterator[tuple[int, Map]]:
+def strips(values: Map, width: int, height: int, *, grid: bool = False) -> Iterator[tuple[int, Map]]:
     """As `project`, in strips of some rows of pixels, each with the number of its first row."""
-    rows, cols = alpha.shape
-    down = _shares(rows, height, blocks)  # (height, rows)
-    across = density(alpha) @ _shares(cols, width, blocks).T  # (rows, width)
+    rows, cols = values.shape
+    down = _shares(rows, height, grid)  # (height, rows)
+    across = np.asarray(values, np.float32) @ _shares(cols, width, grid).T  # (rows, width)
     step = max(1, _STRIP // width)
     for top in range(0, height, step):
         yield top, down[top : top + step] @ across
 
 
-def _shares(cells: int, pixels: int, blocks: bool) -> Map:
+def _shares(cells: int, pixels: int, grid: bool) -> Map:
     """The share of each cell at each pixel of a line, (pixels, cells).
 
     A pixel at the centre of a cell shows that cell alone. Between two centres the value changes smoothly from one cell
@@ -52,7 +52,7 @@ def _shares(cells: int, pixels: int, blocks: bool) -> Map:
     shares = np.zeros((pixels, cells), np.float32)
     indices = np.arange(pixels)
     position = (indices + 0.5) * cells / pixels  # of the centre of the pixel, in cells
-    if blocks:
+    if grid:
         shares[indices, np.minimum(position.astype(int), cells - 1)] = 1
         return shares
     before = np.floor(position - 0.5)

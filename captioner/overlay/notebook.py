@@ -12,9 +12,9 @@ from PIL import Image
 
 from captioner.caption import Caption, Word
 from captioner.errors import CaptionerError
-from captioner.overlay import heat
+from captioner.overlay import painting
 from captioner.overlay.embedding import data_uri
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 
 PICTURE_SIDE = 360  # pixels of the longer side
 MAP_SIDE = 150
@@ -23,9 +23,11 @@ _GRID_CELL = 24  # pixels per cell where a map is drawn without its picture
 
 def caption_html(caption: Caption) -> str:
     """The fragment. Where the picture cannot be opened any more, the maps are drawn on plain grey."""
-    style, top = Style(), heat.top_of_scale(caption)
+    style, top = Style(), painting.top_of_scale(caption)
     try:
-        image: Image.Image | None = _fit(heat.upright(caption.picture, min_side=2 * PICTURE_SIDE), PICTURE_SIDE)
+        image: Image.Image | None = painting.fit(
+            painting.upright(caption.picture, min_side=2 * PICTURE_SIDE), PICTURE_SIDE
+        )
     except CaptionerError:
         image = None
     sentence = escape(caption.sentence or "(no words)")
@@ -33,8 +35,8 @@ def caption_html(caption: Caption) -> str:
     parts = [f'<p style="font-size: 120%; margin: 4px 0"><strong>{sentence}</strong></p>']
     if image is not None:
         parts.insert(0, _img(image, sentence))
-    muted = heat.mute(_fit(image, MAP_SIDE)) if image is not None else None
-    figures = [_word(word, heat.paint(muted or _plain(word), word, top, style)) for word in caption.words]
+    small = painting.fit(image, MAP_SIDE) if image is not None else None
+    figures = [_word(word, painting.paint_word(small or _plain(word), word, top, style)) for word in caption.words]
     parts.append(f"<div>{''.join(figures)}</div>")
     parts.append(f'<p style="margin: 4px 0"><small>{name}{" · " if name else ""}score {caption.score:.3f}</small></p>')
     return f"<div>{''.join(parts)}</div>"
@@ -54,12 +56,6 @@ def _img(image: Image.Image, escaped_description: str) -> str:
     )
 
 
-def _fit(image: Image.Image, side: int) -> Image.Image:
-    scale = min(1.0, side / max(image.size))
-    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
-    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
-
-
 def _plain(word: Word) -> Image.Image:
     rows, cols = word.alpha.shape
-    return Image.new("RGB", (_GRID_CELL * cols, _GRID_CELL * rows), heat.MIDDLE_GREY)
+    return Image.new("RGB", (_GRID_CELL * cols, _GRID_CELL * rows), painting.GREY)

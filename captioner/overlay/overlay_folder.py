@@ -16,11 +16,11 @@ from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.files.atomic import write_atomically
 from captioner.files.existing import is_occupied
 from captioner.images.reading import Picture
-from captioner.overlay import gallery, heat
+from captioner.overlay import gallery, painting
 from captioner.overlay.animation import animation_of
 from captioner.overlay.arrays import arrays_npz
-from captioner.overlay.heat import Style
 from captioner.overlay.page import page_of
+from captioner.overlay.painting import Style
 from captioner.overlay.pdf import check_installed
 from captioner.overlay.sheet import Named, comparison, comparison_pdf, comparison_svg
 from captioner.overlay.stills import file_name_part, words_png
@@ -178,7 +178,7 @@ class OverlayFolder:
         size = _thumbnail_size(picture)
         if self.overwrite or not thumbnail.exists():
             thumbnail.parent.mkdir(exist_ok=True)
-            image = heat.upright(picture, min_side=_THUMBNAIL_SIDE)
+            image = painting.upright(picture, min_side=_THUMBNAIL_SIDE)
             image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
             buffer = io.BytesIO()
             image.save(buffer, "JPEG", quality=82, optimize=True)

@@ -16,9 +16,9 @@ from PIL import Image
 
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
-from captioner.overlay import heat, lettering
+from captioner.overlay import lettering, painting
 from captioner.overlay.canvas import Canvas, Color, Raster
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 from captioner.overlay.pdf import Pdf
 from captioner.overlay.svg import Svg
 
@@ -126,14 +126,14 @@ def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, 
     if not captions:
         raise UsageError("there is no caption to draw; give one or more")
     first = captions[0][1]
-    original = heat.upright(first.picture, min_side=1200)
+    original = painting.upright(first.picture, min_side=1200)
     comparing = len(captions) > 1
     # The grid has one spot per column of words; on a sheet of one caption, the first spot is the picture (None).
     spots: list[list[Word | None] | None] = [*columns([caption for _, caption in captions])]
     if not comparing:
         spots.insert(0, None)
     layout = _Layout.of(original.size, len(spots), len(captions))
-    top = heat.top_of_scale(*(caption for _, caption in captions))
+    top = painting.top_of_scale(*(caption for _, caption in captions))
 
     # The texts are laid out before the canvas is created, because they determine its height.
     indent = layout.panel[0] + GAP if comparing else 0
@@ -157,7 +157,6 @@ def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, 
     y = MARGIN + head + GAP
 
     original = _fit(original, layout.panel, page.density)
-    muted = heat.mute(original)
     for start in range(0, len(spots), layout.across):
         for row, (model, _) in enumerate(captions):
             if comparing:
@@ -169,7 +168,7 @@ def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, 
                     page.picture(x, panel_y, *layout.panel, original)
                     page.text(x, panel_y + layout.panel[1] + 22, "the picture", 17, FAINT)
                 elif (word := spot[row]) is not None:
-                    page.picture(x, panel_y, *layout.panel, heat.paint(muted, word, top, style))
+                    page.picture(x, panel_y, *layout.panel, painting.paint_word(original, word, top, style))
                     _label(page, x, panel_y + layout.panel[1], layout.cell, word)
             y += row_height
         y += GAP if comparing else 0
@@ -221,7 +220,7 @@ def _notes(captions: Named, style: Style, room: float) -> list[str]:
 
 
 def _legend(page: Canvas, y: float, top: float, style: Style, notes: list[str]) -> None:
-    bar = heat.legend(round(BAR * page.density), round(12 * page.density), style)
+    bar = painting.legend(round(BAR * page.density), round(12 * page.density), style)
     page.picture(MARGIN, y, BAR, 12, bar)
     page.text(MARGIN, y + 28, "0", 12, INK)
     if style.per_word:

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from PIL import Image, PngImagePlugin
 
 from captioner.caption import Caption, Word
-from captioner.overlay import heat
-from captioner.overlay.heat import Style
+from captioner.overlay import painting
+from captioner.overlay.painting import Style
 
 
 def words(caption: Caption, style: Style | None = None) -> Iterator[Image.Image]:
     """The picture with the map of each word, as large as the original."""
     style = style or Style()
-    muted = heat.mute(heat.upright(caption.picture))
-    top = heat.top_of_scale(caption)
+    image = painting.upright(caption.picture)
+    top = painting.top_of_scale(caption)
     for word in caption.words:
-        yield heat.paint(muted, word, top, style)
+        yield painting.paint_word(image, word, top, style)
 
 
 def words_png(caption: Caption, style: Style | None = None) -> Iterator[tuple[str, bytes]]:

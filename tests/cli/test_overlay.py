@@ -246,7 +246,7 @@ def test_a_dash_reads_names_from_standard_input(captioner, photos, tmp_path, mon
     assert [Path(line).name for line in out.split()] == ["one.svg", "two.svg", "index.html"]
 
 
-@pytest.mark.parametrize("options", [("--blocks",), ("--per-word",), ("--opacity", "0.3")])
+@pytest.mark.parametrize("options", [("--style", "heat"), ("--grid",), ("--per-word",), ("--opacity", "0.3")])
 def test_drawing_options_change_the_drawing(captioner, photos, tmp_path, options):
     captioner(photos / "one.jpg", "-o", tmp_path / "a", "-f", "words,png")
     captioner(photos / "one.jpg", "-o", tmp_path / "b", "-f", "words,png", *options)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioner.overlay import heat
+from captioner.overlay import painting
 from captioner.overlay.colors import COLOR_MAP
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 
 # How dichromats see a color in linear RGB: Machado, Oliveira and Fernandes (2009), severity 1.
 BLINDNESS = {
@@ -59,8 +59,7 @@ def test_lightness_keeps_its_order_in_black_and_white():
 @pytest.mark.parametrize("grey", [40, 140, 220])
 def test_over_a_picture_more_attention_never_looks_clearly_darker(grey):
     levels = np.linspace(0, 1, 256, dtype=np.float32)[None]
-    muted = heat.mute(Image.new("RGB", (256, 1), (grey, grey, grey)))
-    painted = heat._blend(muted, Image.fromarray((levels * 255).astype(np.uint8)), Style().opacity)
+    painted = painting.paint(Image.new("RGB", (256, 1), (grey, grey, grey)), levels, 1.0, Style("heat", grid=True))
     seen = lightness(linear(np.asarray(painted)[0] / 255))
     assert (np.maximum.accumulate(seen) - seen).max() < 2  # a difference of 2 in L* is barely visible
     assert seen[-1] > seen[0] + 30

@@ -8,7 +8,7 @@ from captioner.caption import Caption, Word
 from captioner.images.frame import Frame
 from captioner.images.reading import load_for_model
 from captioner.overlay import geometry, words
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 from tests.overlay.handmade_captions import blob, flat, one_cell
 
 GRIDS = [(7, 7), (8, 8), (14, 14), (5, 9)]
@@ -35,15 +35,15 @@ def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("rows, cols", GRIDS)
 @pytest.mark.parametrize("width, height", SIZES)
-@pytest.mark.parametrize("blocks", [True, False])
-def test_weight_in_one_cell_is_drawn_on_the_rectangle_of_that_cell(rows, cols, width, height, blocks):
+@pytest.mark.parametrize("grid", [True, False])
+def test_weight_in_one_cell_is_drawn_on_the_rectangle_of_that_cell(rows, cols, width, height, grid):
     for row, col in ((0, 0), (rows - 1, cols - 1), (rows // 2, cols // 3)):
-        density = geometry.project(one_cell(row, col, rows, cols), width, height, blocks=blocks)
+        density = geometry.project(geometry.density(one_cell(row, col, rows, cols)), width, height, grid=grid)
         # Smooth maps fall to half exactly at the cell's edge, along the lines through its centre.
         middle = np.zeros((height, width), bool)
         middle[int((row + 0.5) * height / rows), :] = True
         middle[:, int((col + 0.5) * width / cols)] = True
-        lit = (density >= rows * cols / 2) & (middle | blocks)
+        lit = (density >= rows * cols / 2) & (middle | grid)
         expected = (col * width / cols, row * height / rows, (col + 1) * width / cols, (row + 1) * height / rows)
         assert np.abs(np.subtract(bounds(lit), expected)).max() <= 1
 
@@ -68,7 +68,7 @@ def test_a_map_covers_the_same_object_in_files_of_every_orientation(tmp_path, or
 
     picture, _ = load_for_model(tmp_path / "picture.png", 64)
     caption = Caption((Word("it", 0.0, one_cell(row, col, rows, cols)),), None, 0.0, picture)
-    (painted,) = words(caption, Style(blocks=True, opacity=1.0))
+    (painted,) = words(caption, Style("heat", grid=True, opacity=1.0))
     assert painted.size == (width, height)
     light = np.asarray(painted.convert("L")) > 200  # the light end of the color map hides the black rectangle
     assert np.abs(np.subtract(bounds(light), (left, top, right, bottom))).max() <= 1
@@ -83,22 +83,24 @@ def test_a_map_covers_the_same_object_in_files_of_every_orientation(tmp_path, or
 @given(
     st.integers(1, 15), st.integers(1, 15), st.integers(1, 80), st.integers(1, 80), st.booleans(), st.integers(0, 99)
 )
-def test_no_pixel_exceeds_the_values_of_the_cells(rows, cols, width, height, blocks, seed):
+def test_no_pixel_exceeds_the_values_of_the_cells(rows, cols, width, height, grid, seed):
     alpha = np.random.default_rng(seed).dirichlet(np.ones(rows * cols)).reshape(rows, cols).astype(np.float32)
-    density = geometry.project(alpha, width, height, blocks=blocks)
+    density = geometry.project(geometry.density(alpha), width, height, grid=grid)
     assert density.shape == (height, width)
     assert density.min() >= alpha.min() * alpha.size * (1 - 1e-5)
     assert density.max() <= alpha.max() * alpha.size * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-def test_an_even_spread_is_one_everywhere(blocks):
-    np.testing.assert_allclose(geometry.project(flat(7, 9), 133, 71, blocks=blocks), 1, rtol=1e-5)
+@pytest.mark.parametrize("grid", [True, False])
+def test_an_even_spread_is_one_everywhere(grid):
+    np.testing.assert_allclose(geometry.project(geometry.density(flat(7, 9)), 133, 71, grid=grid), 1, rtol=1e-5)
 
 
 def test_the_centre_of_a_cell_shows_the_cells_value():
     alpha = blob(2, 3, 5, 7)
-    density = geometry.project(alpha, 7 * 11, 5 * 11)  # an odd number of pixels per cell, so one is at the centre
+    density = geometry.project(
+        geometry.density(alpha), 7 * 11, 5 * 11
+    )  # an odd number of pixels per cell, so one is at the centre
     np.testing.assert_allclose(density[5::11, 5::11], alpha * 35, rtol=1e-4)
 
 

@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -9,9 +10,10 @@ import pytest
 
 from captioner.caption import Word
 from captioner.overlay import page, page_of
-from captioner.overlay.heat import Style
-from captioner.overlay.page import UNIT, peak_position, spread
-from tests.overlay.handmade_captions import blob, caption, flat, one_cell
+from captioner.overlay.page import Links, link_to_next, whereabouts
+from captioner.overlay.painting import Style
+from captioner.overlay.view import UNIT
+from tests.overlay.handmade_captions import caption, flat, one_cell
 
 
 class Reader(HTMLParser):
@@ -46,7 +48,8 @@ def test_the_page_fetches_nothing():
     for _, attributes in reader.elements:
         for name in ("src", "href", "srcset", "action", "data"):
             assert attributes.get(name, "data:").startswith("data:")
-    assert "http" not in "".join(reader.inside["script"] + reader.inside["style"])
+    code = "".join(reader.inside["script"] + reader.inside["style"])
+    assert "http" not in code.replace("http://www.w3.org/2000/svg", "")  # the name of a vocabulary; nothing is loaded
     assert "url(" not in reader.inside["style"][0] and "@import" not in reader.inside["style"][0]
 
 
@@ -77,13 +80,14 @@ def test_words_and_names_cannot_add_elements_or_scripts():
 def test_the_data_of_the_page_has_the_maps_with_the_stated_precision():
     one = caption("a dog runs", hard=True, alternatives=("a cat",))
     data = json.loads(Reader(page(one)).inside["script"][0])
-    (track,) = data["tracks"]
-    assert [sentence["text"] for sentence in track["sentences"]] == ["a dog runs", "a cat"]
-    for word, entry in zip(one.words, track["sentences"][0]["words"], strict=True):
-        np.testing.assert_allclose(np.array(entry["alpha"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
+    (captions,) = data["tracks"]
+    texts = [" ".join(word["word"] for word in shown["words"]) for shown in captions]
+    assert texts == ["a dog runs", "a cat"]
+    for word, entry in zip(one.words, captions[0]["words"], strict=True):
+        np.testing.assert_allclose(np.array(entry["map"]) / UNIT, word.alpha.ravel(), atol=0.5 / UNIT)
         assert word.cell is not None and entry["cell"] == list(word.cell)
         assert entry["gate"] == pytest.approx(word.gate, abs=1e-5)
-    assert len(data["colorMap"]) == 2 * 3 * 256
+    assert [word["content"] for word in captions[0]["words"]] == [False, True, True]
 
 
 def test_the_picture_has_a_maximum_size_and_a_description():
@@ -93,12 +97,29 @@ def test_the_picture_has_a_maximum_size_and_a_description():
     assert image["alt"] == "a dog runs"
 
 
-def test_the_controls_start_with_the_values_of_the_style():
-    controls = {
-        a["id"]: a for tag, a in Reader(page(caption(), Style(blocks=True, opacity=0.4))).elements if tag == "input"
-    }
-    assert "checked" in controls["blocks"] and "checked" not in controls["per-word"]
-    assert controls["opacity"]["value"] == "40"
+def test_the_viewer_starts_with_the_values_of_the_style():
+    style = Style("heat", grid=True, opacity=0.4)
+    data = json.loads(Reader(page(caption(), style)).inside["script"][0])
+    assert data["style"] == {"style": "heat", "grid": True, "perWord": False, "opacity": 0.4}
+
+
+def test_a_page_names_the_file_but_not_its_folder():
+    for name in ("/home/someone/private/dog.jpg", "C:\\Users\\someone\\private\\dog.jpg"):
+        document = page(caption(name=name))
+        assert "dog.jpg" in document and "private" not in document and "someone" not in document
+
+
+def test_a_page_links_to_its_neighbours():
+    document = page_of([("", caption())], links=Links(gallery="index.html", previous="a b.html"))
+    links = [a["href"] for tag, a in Reader(link_to_next(document, "c.html")).elements if tag == "a"]
+    assert links == ["a%20b.html", "index.html", "c.html"]
+    assert [tag for tag, _ in Reader(page(caption())).elements if tag == "a"] == []
+
+
+def test_a_confidence_is_passed_on_where_there_is_one():
+    unsure = dataclasses.replace(caption(), confidence=0.41)
+    views = [json.loads(Reader(page(one)).inside["script"][0])["tracks"][0][0] for one in (unsure, caption())]
+    assert views[0]["confidence"] == 0.41 and "confidence" not in views[1]
 
 
 def test_a_table_lists_all_words_for_readers_who_see_no_maps():
@@ -115,18 +136,11 @@ def test_a_table_lists_all_words_for_readers_who_see_no_maps():
         (one_cell(7, 7, 8, 8), "lower right"),
         (one_cell(4, 4, 9, 9), "centre"),
         (one_cell(4, 0, 9, 9), "middle left"),
-        (flat(8, 8), "evenly everywhere"),
+        (flat(8, 8), "spread over the picture"),
     ],
 )
-def test_the_peak_position_is_given_in_words(alpha, where):
-    assert peak_position(Word("w", 0.0, alpha)) == where
-
-
-def test_spread_is_0_for_one_cell_and_1_for_the_whole_picture():
-    assert spread(Word("w", 0.0, one_cell(1, 1, 5, 5))) == 0
-    assert spread(Word("w", 0.0, flat(5, 5))) == pytest.approx(1, abs=1e-5)
-    assert 0 < spread(Word("w", 0.0, blob(1, 1, 5, 5))) < 1
-    assert spread(Word("w", 0.0, flat(1, 1))) == 0
+def test_the_whereabouts_are_given_in_words(alpha, where):
+    assert whereabouts(Word("w", 0.0, alpha)) == where
 
 
 def test_a_caption_without_words_makes_a_page():

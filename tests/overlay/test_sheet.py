@@ -12,7 +12,7 @@ from PIL import Image
 
 from captioner.caption import Caption, Word
 from captioner.overlay import comparison, comparison_svg, sheet, sheet_svg
-from captioner.overlay.heat import Style
+from captioner.overlay.painting import Style
 from captioner.overlay.sheet import MARGIN, columns
 from tests.overlay.handmade_captions import caption, flat
 
@@ -78,7 +78,7 @@ def test_each_panel_is_brightest_at_the_cell_of_its_word():
     one = caption("one two three")
     panels = [
         np.asarray(Image.open(io.BytesIO(base64.b64decode(e.get("href").split(",")[1])))).astype(int)
-        for e in pictures(sheet_svg(one, Style(blocks=True)))[1:4]
+        for e in pictures(sheet_svg(one, Style("heat", grid=True)))[1:4]
     ]
     for i, panel in enumerate(panels):
         first_row = panel[: panel.shape[0] // 4]
