@@ -16,7 +16,7 @@ EXTRAS = {
         "train",
     ),
     **dict.fromkeys(
-        ("filelock", "onnx", "pydantic", "safetensors", "tensorboard", "torch", "torchvision", "yaml"),
+        ("onnx", "pydantic", "safetensors", "tensorboard", "torch", "torchvision", "yaml"),
         "train",
     ),
 }

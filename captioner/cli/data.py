@@ -1,4 +1,4 @@
-"""`captioner data`: check a data set, or draw a synthetic one."""
+"""`captioner data`: fetch or check a data set, or draw a synthetic one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from captioner.cli.data_download import command as download_command
 from captioner.cli.options import (
     allow_missing_option,
     captions_format_option,
@@ -21,7 +22,10 @@ from captioner.progress import ProgressBar
 
 @click.group("data")
 def command() -> None:
-    """Check a data set, or draw a synthetic one."""
+    """Fetch or check a data set, or draw a synthetic one."""
+
+
+command.add_command(download_command)
 
 
 @command.command("check", short_help="Check captions and pictures, and estimate what training needs.")

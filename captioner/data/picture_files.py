@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.images.decoding import inspect
 from captioner.images.reading import read_image
 
@@ -38,7 +39,7 @@ def inspect_pictures(
     missing = []
     for path in dict.fromkeys(paths):
         try:
-            sizes[path] = os.stat(path).st_size  # noqa: PTH116 (faster, for a hundred thousand files)
+            sizes[path] = zip_paths.size_of(path)
         except OSError:
             missing.append(path)
     existing = list(sizes)
@@ -78,6 +79,7 @@ def _problem(path: Path, decode: bool) -> str | None:
 
 def _digest(path: Path) -> str | None:
     try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    except OSError:
+        with zip_paths.open_binary(path) as file:
+            return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    except (OSError, CaptionerError):
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from captioner.data.caption_set import CaptionSet
 from captioner.data.formats.detection import read_set
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def read_evaluation_set(
 
 
 def _without_missing_files(captions: CaptionSet, split: str, allow_missing: bool, notes: list[str]) -> CaptionSet:
-    missing = [item for item in captions if not item.path.is_file()]
+    missing = [item for item in captions if not zip_paths.is_file(item.path)]
     if not missing:
         return captions
     counts = f"{len(missing):,} of {len(captions):,} pictures of {split} are missing"

@@ -15,10 +15,11 @@ UNFINISHED = ".*.part"  # names of the files that are being written
 
 
 @contextlib.contextmanager
-def open_atomically(path: Path) -> Iterator[IO[bytes]]:
+def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """A file to write to. It takes its name when the block ends without an exception; otherwise it is removed.
 
-    It gets the permissions of the file that it replaces. A read-only file is not replaced.
+    It gets the permissions of the file that it replaces. A read-only file is not replaced. Without `sync`, a power cut
+    may lose the file: that is for many files that can be written again.
     """
     check_not_read_only(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -26,7 +27,8 @@ def open_atomically(path: Path) -> Iterator[IO[bytes]]:
         with part.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if path.is_file():
             shutil.copymode(path, part)
         part.replace(path)
@@ -35,6 +37,8 @@ def open_atomically(path: Path) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError):  # name the file that was asked for, not the temporary one
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+    if not sync:
+        return
     with contextlib.suppress(OSError):  # some systems cannot sync a folder; the rename may then be lost in a power cut
         folder = os.open(path.parent, os.O_RDONLY)
         try:

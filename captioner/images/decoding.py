@@ -14,6 +14,7 @@ from typing import IO
 from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.images.file_kinds import HEADER, file_kind, kind_of
 from captioner.images.frame import ORIENTATIONS, Frame
 from captioner.images.pixels import to_rgb
@@ -77,13 +78,13 @@ def is_picture(path: Path) -> bool:
 
 def open_file(path: Path) -> IO[bytes]:
     """A picture file opened for reading; a folder, an empty file or a pipe is refused with a sentence."""
-    if path.is_dir():
-        raise CaptionerError(f"{path}: a folder, not a picture")
-    if path.stat().st_size == 0 and path.is_file():
+    if zip_paths.is_folder(path):
+        raise CaptionerError(f"{path}: {'an archive' if path.is_file() else 'a folder'}, not a picture")
+    if zip_paths.size_of(path) == 0 and zip_paths.is_file(path):
         raise CaptionerError(f"{path}: the file is empty")
-    if not path.is_file():  # reading a pipe would wait for a writer
+    if not zip_paths.is_file(path):  # reading a pipe would wait for a writer
         raise CaptionerError(f"{path}: not a regular file")
-    return path.open("rb")
+    return zip_paths.open_binary(path)
 
 
 def frame_of(image: Image.Image, name: str, pixel_limit: int) -> Frame:

@@ -24,6 +24,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.files.atomic import open_atomically, sweep, write_atomically
 from captioner.images.pixels import TRANSFORM
 from captioner.images.reading import load_for_model
@@ -61,8 +62,9 @@ def image_key(path: Path) -> str:
     It changes when the file changes, differs between files of the same name, and stays when the data set is moved.
     """
     block = 8192
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with zip_paths.open_binary(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         checksum = crc32(file.read(block))
         for start in (max(block, (size - block) // 2), max(2 * block, size - block)):
             file.seek(start)

@@ -7,6 +7,7 @@ import dataclasses
 from captioner.data.caption_set import CaptionSet, combine
 from captioner.data.formats.detection import read_set
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.train.config import Config
 
 
@@ -28,7 +29,7 @@ def read_split(config: Config, which: str) -> CaptionSet:
     if not parts:
         raise CaptionerError(f"data.{which} lists no sources")
     data = (parts[0] if len(parts) == 1 else combine(parts, name=which)).captioned()
-    missing = {item.id: item.path for item in data if not item.path.is_file()}
+    missing = {item.id: item.path for item in data if not zip_paths.is_file(item.path)}
     if missing and not config.data.allow_missing:
         raise CaptionerError(
             f"data.{which}: {len(missing)} of {len(data)} images are missing, for example "

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import click
 import pytest
 
-from captioner import cli
 from captioner.cli.data import command
+from tests.cli import command_line
+from tests.cli.command_line import Done
 from tests.data.caption_files import coco, pictures, write
 
 
-@dataclass(frozen=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 def run(*arguments: object) -> Done:
-    """The whole command line with its error handling, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch("sys.argv", ["captioner", "data", *map(str, arguments)]),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as left,
-    ):
-        cli.run()
-    assert isinstance(left.value.code, int)
-    return Done(left.value.code, out.getvalue(), err.getvalue())
+    return command_line.run("data", *arguments)
 
 
 @pytest.fixture

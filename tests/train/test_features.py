@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from captioner.model.encoder import Encoder
 from captioner.model.settings import EncoderSettings
 from captioner.train import features
 from captioner.train.features import Features, FeatureSpec
+from tests.data.caption_files import picture
 from tests.train import child_process, tiny_run
 from tests.train.child_process import KillAt
 
@@ -337,3 +339,10 @@ def test_opening_a_cache_does_not_read_its_rows(tmp_path: Path) -> None:
     assert len(cache.locations) == count + 1
     assert cache.read(cache.locate(["k199999"])).abs().sum() == 0
     shutil.rmtree(tmp_path / "cache")
+
+
+def test_a_picture_in_an_archive_has_the_key_of_the_unpacked_one(tmp_path: Path) -> None:
+    path = picture(tmp_path / "train2014" / "a.jpg", seed=3, size=(200, 150))
+    with zipfile.ZipFile(tmp_path / "train2014.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(path, "train2014/a.jpg")
+    assert features.image_key(tmp_path / "train2014.zip" / "train2014" / "a.jpg") == features.image_key(path)

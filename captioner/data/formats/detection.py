@@ -14,6 +14,7 @@ from captioner.data.formats.karpathy import read_karpathy
 from captioner.data.formats.table import IMAGE, delimiter_of, read_table
 from captioner.data.formats.text_files import missing, read_json, read_start
 from captioner.errors import CaptionerError, unknown
+from captioner.files import zip_paths
 
 FORMATS = ("coco", "karpathy", "flickr8k", "table", "folder")
 
@@ -48,9 +49,9 @@ def read_set(
         raise unknown("data format", format, FORMATS)
     captions = Path(captions)
     images = Path(images) if images is not None else None
-    if not captions.exists():
+    if not captions.exists() and not zip_paths.is_file(captions) and not zip_paths.is_folder(captions):
         raise missing(captions, setting, "caption file or folder")
-    if captions.is_dir():
+    if zip_paths.is_folder(captions):
         files = [] if format == "folder" else _files_in(captions, format)
         if not files:
             if format not in (None, "folder"):
@@ -71,7 +72,7 @@ def _files_in(folder: Path, format: str | None) -> list[tuple[str, Path]]:
     by_format = {}
     for kind, patterns in _IN_FOLDER:
         for pattern in patterns:
-            files = [file for file in sorted(folder.glob(pattern)) if file.is_file()]
+            files = zip_paths.glob(folder, pattern)
             if kind == "table":
                 files = [file for file in files if _looks_like_table(file)]
             if files and format in (None, kind):

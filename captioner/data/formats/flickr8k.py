@@ -9,6 +9,7 @@ from captioner.data.caption_set import CaptionSet, Item, split_name
 from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_text
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 
 TOKEN_LINE = re.compile(r"(?P<picture>[^\t]+)#\d+\t(?P<caption>.*)$")
 _SPLIT_LIST = re.compile(r"(train|dev|val|test)_?images\.txt$", re.IGNORECASE)
@@ -31,7 +32,7 @@ def read_flickr8k(
         if not match:
             raise CaptionerError(f"{path}: line {number} is not `picture.jpg#0<TAB>caption`: {line[:80]!r}")
         captions.setdefault(match["picture"], []).append(match["caption"])
-    lists = sorted(file for file in path.parent.iterdir() if _SPLIT_LIST.search(file.name))
+    lists = sorted(file for file in zip_paths.glob(path.parent, "*") if _SPLIT_LIST.search(file.name))
     splits: dict[str, str] = {}
     empty = []
     for list_file in lists:

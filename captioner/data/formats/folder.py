@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from captioner.data.caption_set import CaptionSet, Item, split_name
 from captioner.data.formats.text_files import read_text
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.images.decoding import SUFFIXES
 
 _SPLITS = ("train", "val", "test", "restval")
@@ -19,15 +19,14 @@ def read_folder(path: Path, *, name: str | None = None) -> CaptionSet:
     items: list[Item] = []
     texts: list[Path] = []
     used: set[Path] = set()
-    split_folders = {entry.name: split_name(entry.name) for entry in sorted(path.iterdir()) if entry.is_dir()}
-    split_folders = {folder: split for folder, split in split_folders.items() if split in _SPLITS}
-    for directory, folders, files in os.walk(path):
-        folders.sort()
-        current = Path(directory)
+    directories = list(zip_paths.walk(path))
+    top_folders = sorted({directory.relative_to(path).parts[0] for directory, _ in directories if directory != path})
+    split_folders = {folder: split_name(folder) for folder in top_folders if split_name(folder) in _SPLITS}
+    for current, files in directories:
         parts = current.relative_to(path).parts
         split = split_folders.get(parts[0], default) if parts else default
         texts += [current / file for file in files if file.lower().endswith(".txt")]
-        for file in sorted(files):
+        for file in files:
             picture = current / file
             if picture.suffix.lower() not in SUFFIXES:
                 continue

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from captioner.data.formats.text_files import missing
+from captioner.files import zip_paths
 
 # Folders next to a caption file that may contain its pictures, as in the published data sets.
 _BESIDE = (
@@ -25,7 +26,7 @@ _SAMPLE = 50  # number of names that are tried in a folder
 
 
 class ImageFolder:
-    """A folder of pictures. Each directory is listed once; lookups use the lists in memory."""
+    """A folder of pictures. Each directory and zip file in it is listed once; lookups use the lists in memory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,21 +60,38 @@ class ImageFolder:
     def _names(self, directory: str) -> frozenset[str]:
         names = self._listed.get(directory)
         if names is None:
-            try:
-                names = frozenset(os.listdir(self.root / directory))  # noqa: PTH208 (faster, only names are needed)
-            except OSError:
-                names = frozenset()
-            self._listed[directory] = names
+            names = self._listed[directory] = self._list(directory)
         return names
 
+    def _list(self, directory: str) -> frozenset[str]:
+        folder = self.root / directory
+        if zip_paths.is_folder(folder) and not folder.is_dir():
+            return frozenset(path.name for path in zip_paths.glob(folder, "*"))
+        try:
+            return frozenset(os.listdir(folder))  # noqa: PTH208 (faster, only names are needed)
+        except OSError:
+            return frozenset()
+
     def _folders(self) -> tuple[str, ...]:
+        """The folders inside the root, and those inside its archives."""
         if not hasattr(self, "_inner"):
-            try:
-                with os.scandir(self.root) as entries:
-                    self._inner = tuple(sorted(entry.name for entry in entries if entry.is_dir()))
-            except OSError:
-                self._inner = ()
+            self._inner = tuple(_inner_folders(self.root))
         return self._inner
+
+
+def _inner_folders(root: Path) -> Iterator[str]:
+    if zip_paths.is_archive(root):
+        yield from sorted(folder for folder in zip_paths.folders_of(root) if folder)
+        return
+    try:
+        entries = sorted(root.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield entry.name
+        elif zip_paths.is_archive(entry):
+            yield from (f"{entry.name}/{folder}".rstrip("/") for folder in sorted(zip_paths.folders_of(entry)))
 
 
 def find_image_folder(
@@ -84,14 +102,14 @@ def find_image_folder(
     `names` are pairs (file name, folder hint) from the caption file.
     """
     if images is not None:
-        if not images.is_dir():
+        if not zip_paths.is_folder(images):
             raise missing(images, setting, "folder of images")
         return ImageFolder(images)
-    beside = captions if captions.is_dir() else captions.parent
+    beside = captions if zip_paths.is_folder(captions) else captions.parent
     fallback = None
     for relative in _BESIDE:
         root = Path(os.path.normpath(beside / relative))
-        if not root.is_dir():
+        if not zip_paths.is_folder(root):
             continue
         candidate = ImageFolder(root)
         fallback = fallback or candidate

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.errors import CaptionerError, UsageError
+from captioner.files import zip_paths
 
 
 def missing(path: Path, setting: str | None, kind: str = "file") -> UsageError:
@@ -24,7 +25,8 @@ def missing(path: Path, setting: str | None, kind: str = "file") -> UsageError:
 def read_text(path: Path) -> str:
     """The file as text, without a byte-order mark. A file that ends in .gz is unpacked."""
     try:
-        content = path.read_bytes()
+        with zip_paths.open_binary(path) as file:
+            content = file.read()
         return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CaptionerError(f"{path}: not a complete gzip file ({error})") from None
@@ -67,7 +69,7 @@ def parse_json(text: str, source: str, line: int | None = None) -> Any:
 def read_start(path: Path, size: int = 1 << 16) -> str:
     """The beginning of a text file without leading white space: enough to detect its format."""
     try:
-        with path.open("rb") as file:
+        with zip_paths.open_binary(path) as file:
             return file.read(size).decode("utf-8-sig", errors="replace").lstrip()
     except OSError as error:
         raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None

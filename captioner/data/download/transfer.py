@@ -1,0 +1,297 @@
+"""One file over HTTP: in ranges over several connections, continued after any interruption, checked at the end.
+
+While a file is fetched, its bytes are in NAME.part, and NAME.part.json lists how much of every range is on disk. So a
+process that is killed loses at most the last second. The file takes its name when it is complete and its MD5 is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from captioner.data.cost import readable
+from captioner.data.download.http import DownloadError, PassingError, RangeError, opened
+from captioner.data.download.transfer_record import TransferRecord, forget, load_record, part_of, record_of
+from captioner.files.atomic import write_atomically
+from captioner.progress import ProgressBar
+
+RANGE = 1 << 24  # bytes of a range, for large files
+BLOCK = 1 << 16  # bytes per read
+ATTEMPTS = 5  # in a row without a byte, before a transfer is given up
+PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
+SAVE_EVERY = 1.0  # seconds between two records of what is on disk
+MEGABYTE = 1_000_000
+_CHANGED = "the file has changed on the server"
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
+
+
+def fetch(
+    url: str,
+    target: Path,
+    *,
+    size: int | None = None,
+    md5: str | None = None,
+    connections: int = 4,
+    ignore_checksum: bool = False,
+) -> Path:
+    """Fetch a file to `target`, or continue to. `size` and `md5` are the published ones."""
+    if target.is_file():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(target):
+        if target.is_file():
+            return target
+        part = part_of(target)
+        with ProgressBar(target.name, "MB") as progress:
+            for _ in range(3):
+                try:
+                    _Transfer(url, part, None if ignore_checksum else size, md5, connections, progress).run()
+                    break
+                except _FileChanged as change:
+                    progress.clear()
+                    print(f"{url}: {change}; it is fetched again from its beginning", file=sys.stderr, flush=True)
+                    forget(part)
+            else:
+                raise DownloadError(f"{url}: the file changes on the server while it is fetched; try again later")
+        if md5 is not None:
+            _check_md5(part, target, md5, ignore_checksum)
+        part.replace(target)
+        record_of(part).unlink(missing_ok=True)
+    return target
+
+
+class _FileChanged(Exception):
+    """The server has another version of the file than the one that was begun."""
+
+
+class _Transfer:
+    def __init__(
+        self, url: str, part: Path, size: int | None, md5: str | None, connections: int, progress: ProgressBar
+    ) -> None:
+        self.url, self.part, self.connections, self.progress = url, part, connections, progress
+        self.record = self._begin(size, md5)
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.error: BaseException | None = None
+        self.waiting = [
+            index for index in range(len(self.record.done)) if self.record.done[index] < self._length(index)
+        ][::-1]
+
+    def _begin(self, size: int | None, md5: str | None) -> TransferRecord:
+        """Ask the server for the file's first byte, and continue what is on disk if it is the same file."""
+        old = load_record(self.part)
+        if old is not None and old.complete:
+            return old
+        attempts = 0
+        while True:
+            try:
+                new = self._probe()
+                break
+            except PassingError as error:
+                attempts += 1
+                _pause_or_give_up(error, attempts, self.part)
+        if size is not None and new.size is not None and new.size != size:
+            raise DownloadError(
+                f"{self.url}: the server's file has {new.size:,} bytes, the published one {size:,}: another file; "
+                "give --ignore-checksum to fetch it all the same, or another address with --base-url"
+            )
+        if old is not None and old.continues_as(new, md5):
+            old.url, old.validator, old.ranges = new.url, new.validator, new.ranges
+            return old
+        if old is not None and any(old.done) and old.ranges and new.ranges:
+            known = old.url == new.url and (old.size != new.size or bool(old.validator and new.validator))
+            raise _FileChanged(_CHANGED if known else "the server does not say whether this is still the same file")
+        new.step = max(1, min(RANGE, -(-(new.size or 1) // self.connections))) if new.ranges else new.size or 1
+        new.done = [0] * (-(-new.size // new.step) if new.size else 1)
+        self.part.write_bytes(b"")
+        return new
+
+    def _probe(self) -> TransferRecord:
+        try:
+            with opened(self.url, {"Range": "bytes=0-0"}) as response:
+                etag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
+                if response.headers.get_content_type() == "text/html" and self.part.suffixes[:1] != [".html"]:
+                    raise DownloadError(
+                        f"{self.url}: the answer is a web page, not the file; does the network ask for a login?"
+                    )
+                validator = etag if etag and not etag.startswith("W/") else date
+                total = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+                if response.status == 206 and total:
+                    return TransferRecord(self.url, int(total[3]), validator, True, 1)
+                length = response.headers.get("Content-Length", "")
+                return TransferRecord(self.url, int(length) if length.isdigit() else None, validator, False, 1)
+        except RangeError:  # an empty file has no first byte
+            return TransferRecord(self.url, None, "", False, 1)
+
+    def run(self) -> None:
+        """Fetch what is missing. The record is saved every second, and when this ends for any reason."""
+        workers = [
+            threading.Thread(target=self._work, daemon=True)
+            for _ in range(min(self.connections if self.record.ranges else 1, len(self.waiting)))
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            saved = time.monotonic()
+            while any(worker.is_alive() for worker in workers):
+                for worker in workers:
+                    worker.join(0.05)
+                self._show()
+                if time.monotonic() - saved >= SAVE_EVERY:
+                    self._save()
+                    saved = time.monotonic()
+        finally:
+            self.stop.set()
+            for worker in workers:
+                worker.join(1.0)  # one that waits for the network ends with the process
+            self._save()
+        self._show()
+        if self.error is not None:
+            raise self.error
+
+    def _work(self) -> None:
+        try:
+            with self.part.open("r+b") as file:
+                while not self.stop.is_set():
+                    with self.lock:
+                        if not self.waiting:
+                            return
+                        index = self.waiting.pop()
+                    self._fetch_range(index, file)
+        except BaseException as error:  # handed to the main thread
+            with self.lock:
+                self.error = self.error or _explained(error, self.part)
+            self.stop.set()
+
+    def _fetch_range(self, index: int, file: Any) -> None:
+        attempts = 0
+        while not self.stop.is_set():
+            before = self.record.done[index]
+            try:
+                return self._read_range(index, file)
+            except PassingError as error:
+                attempts = 1 if self.record.done[index] > before else attempts + 1
+                if not self.record.ranges:
+                    self.record.done[index] = 0  # this server always begins at the beginning
+                _pause_or_give_up(error, attempts, self.part, self.stop)
+            except RangeError:
+                raise _FileChanged(_CHANGED) from None
+
+    def _read_range(self, index: int, file: Any) -> None:
+        start, end = self.record.bounds(index)
+        position = start + self.record.done[index]
+        headers = {}
+        if self.record.ranges:
+            headers["Range"] = f"bytes={position}-{(end or 0) - 1}"
+            if self.record.validator:
+                headers["If-Range"] = self.record.validator
+        with opened(self.url, headers) as response:
+            if self.record.ranges:
+                self._check_range(response.status, response.headers.get("Content-Range", ""), position)
+            file.seek(position)
+            while end is None or position < end:
+                block = response.read(BLOCK if end is None else min(BLOCK, end - position))
+                if not block:
+                    break
+                file.write(block)
+                file.flush()
+                position += len(block)
+                self.record.done[index] = position - start
+                if self.stop.is_set():
+                    return
+        if end is None:
+            self.record.size = position
+        elif position < end:
+            raise PassingError(f"{self.url}: the connection broke after {position:,} of {self.record.size:,} bytes")
+
+    def _check_range(self, status: int, content_range: str, position: int) -> None:
+        """A whole file instead of a part is the answer to If-Range for a file that has changed."""
+        told = _CONTENT_RANGE.match(content_range)
+        if status != 206 or told is None or int(told[1]) != position or int(told[3]) != self.record.size:
+            raise _FileChanged(_CHANGED)
+
+    def _length(self, index: int) -> float:
+        start, end = self.record.bounds(index)
+        return float("inf") if end is None else end - start
+
+    def _save(self) -> None:
+        """Record what is on disk: first the bytes, then the list of them."""
+        record = json.dumps(asdict(self.record))
+        with self.part.open("r+b") as file:
+            os.fsync(file.fileno())
+        write_atomically(record_of(self.part), record)
+
+    def _show(self) -> None:
+        size = self.record.size
+        total = None if size is None else -(-size // MEGABYTE)
+        if self.progress.plain_every is None and total is not None and total > 100:
+            self.progress.plain_every = -(-total // 20)
+        done = sum(self.record.done)
+        self.progress.show(total if done == size and total is not None else done // MEGABYTE, total)
+
+
+def _pause_or_give_up(error: PassingError, attempts: int, part: Path, stop: threading.Event | None = None) -> None:
+    if attempts >= ATTEMPTS:
+        raise DownloadError(f"{error}; given up after {attempts} attempts{_kept(part)}")
+    (stop or threading.Event()).wait(min(max(error.wait, PAUSE * 2 ** (attempts - 1)), 60))
+
+
+def _kept(part: Path) -> str:
+    record = load_record(part)
+    if record is None or not sum(record.done):
+        return ""
+    return f". {readable(sum(record.done))} are in {part}: the same command continues there"
+
+
+def _explained(error: BaseException, part: Path) -> BaseException:
+    if isinstance(error, OSError) and error.strerror:
+        return DownloadError(
+            f"{part}: {error.strerror}. What was fetched is kept: the same command continues there once there is room"
+        )
+    return error
+
+
+def _check_md5(part: Path, target: Path, md5: str, ignore: bool) -> None:
+    digest = hashlib.md5(usedforsecurity=False)
+    with part.open("rb") as file, ProgressBar(f"checking {target.name}", "MB") as progress:
+        total = -(-part.stat().st_size // MEGABYTE)
+        done = 0
+        while block := file.read(1 << 20):
+            digest.update(block)
+            done += len(block)
+            progress.show(done // MEGABYTE, total)
+    if digest.hexdigest() == md5:
+        return
+    found = f"{part}: its MD5 is {digest.hexdigest()}, the published one is {md5}: it is damaged or another version"
+    if not ignore:
+        raise DownloadError(
+            f"{found}. It is kept; delete it to fetch it again, or use it as it is with --ignore-checksum"
+        )
+    print(f"{found}; used as it is", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[None]:
+    """No two processes fetch the same file. The system releases the lock when its process is killed."""
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise DownloadError(f"{target}: another captioner is fetching this file") from None
+    try:
+        yield
+    finally:
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)

@@ -1,0 +1,81 @@
+"""Room on the disk, and archives unpacked file by file, so that an interrupted unpacking continues."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from captioner.data.cost import readable
+from captioner.data.download.http import DownloadError
+from captioner.errors import CaptionerError
+from captioner.files.atomic import open_atomically
+from captioner.progress import ProgressBar
+
+SPARE = 100_000_000  # bytes that stay free
+
+
+def check_room(folder: Path, needed: int, purpose: str) -> None:
+    """Refuse to begin what the disk has no room for."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if needed + SPARE > free:
+        raise DownloadError(
+            f"{folder}: {purpose} needs {readable(needed)}, but the disk has {readable(free)} free; make room, or "
+            "choose another disk with --output"
+        )
+
+
+def peak_bytes(archives: Iterable[tuple[int, float]], *, keep: bool, unpack: bool) -> int:
+    """The most disk space that archives take when each is fetched, unpacked and removed before the next.
+
+    Each archive is its remaining size in bytes and the size of its content relative to that of the whole archive.
+    """
+    used = peak = 0.0
+    for remaining, content in archives:
+        used += remaining
+        peak = max(peak, used + (content if unpack else 0))
+        if unpack:
+            used += content - (0 if keep else remaining)
+    return int(peak)
+
+
+def unpack(archive: Path, folder: Path, target: Callable[[PurePosixPath], Path | None], *, keep: bool) -> int:
+    """Unpack the members that `target` gives a path for, relative to `folder`. Returns how many files are there.
+
+    Each file takes its name when it is complete, and files of the right size are not written again. The archive is
+    removed afterwards, unless it is to be kept.
+    """
+    try:
+        with zipfile.ZipFile(archive) as source, ProgressBar(f"unpacking {archive.name}", "files") as progress:
+            members = [(info, target(_safe(info.filename, archive))) for info in source.infolist() if not info.is_dir()]
+            wanted = [(info, folder / path) for info, path in members if path is not None]
+            missing = [
+                (info, path) for info, path in wanted if not path.is_file() or path.stat().st_size != info.file_size
+            ]
+            check_room(folder, sum(info.file_size for info, _ in missing), f"unpacking {archive.name}")
+            for done, (info, path) in enumerate(missing, len(wanted) - len(missing)):
+                progress.show(done, len(wanted))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with source.open(info) as packed, open_atomically(path, sync=False) as file:
+                    shutil.copyfileobj(packed, file, 1 << 20)
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise CaptionerError(
+            f"{archive}: not a zip file that can be unpacked ({error}); delete it and try again"
+        ) from None
+    if not keep:
+        if hasattr(os, "sync"):  # once, instead of once per file: the content is on the disk before the archive goes
+            os.sync()
+        archive.unlink()
+    return len(wanted)
+
+
+def _safe(name: str, archive: Path) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
+        raise CaptionerError(f"{archive}: contains the unsafe path {name!r}; nothing of it was unpacked")
+    return path
