@@ -95,6 +95,22 @@ def test_depthwise_filters_get_float32_gradients_under_bfloat16() -> None:
     torch.testing.assert_close(quick.grad, plain.grad, rtol=1e-4, atol=1e-4)  # torch's own gradient is off by 0.09
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_strided_depthwise_convolutions_pass_on_gradients_of_float32(trained: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, 9, 9).bfloat16().requires_grad_()
+    weight = torch.randn(6, 1, 3, 3).bfloat16().float().requires_grad_(trained)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = convolve(x, weight, (2, 2), (0, 0), 6)
+    up = torch.randn(y.shape).bfloat16()
+    y.backward(up)
+    exact = x.detach().float().requires_grad_()
+    nn.functional.conv2d(exact, weight.detach(), None, 2, 0, 1, 6).backward(up.float())
+    assert x.grad is not None and exact.grad is not None
+    assert torch.equal(x.grad, exact.grad.bfloat16())
+    assert (weight.grad is not None) == trained
+
+
 def test_convolutions_without_autocast_equal_torchs() -> None:
     x, weight = torch.randn(2, 6, 7, 7), torch.randn(6, 1, 3, 3, requires_grad=True)
     assert torch.equal(convolve(x, weight, (2, 2), (1, 1), 6), nn.functional.conv2d(x, weight, None, 2, 1, 1, 6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-import entmax  # type: ignore[import-untyped]
+import entmax
 import numpy as np
 import onnx
 import onnxruntime
