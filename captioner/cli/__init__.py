@@ -16,6 +16,7 @@ from captioner.installation import how_to_install
 COMMANDS = {
     "caption": ("captioner.cli.caption", "Write a sentence about each picture."),
     "overlay": ("captioner.cli.overlay", "Draw, for every word, where the model looked."),
+    "serve": ("captioner.cli.serve", "Serve captions over HTTP, and a page to drop photos on."),
     "models": ("captioner.cli.models", "List the available models."),
     "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),
     "score": ("captioner.cli.score", "Score the captions of any system against references."),

@@ -86,18 +86,28 @@ def device_option(default: str) -> Callable[[F], F]:
 
 def model_options(command: F) -> F:
     """--model, --backend, --device and --threads: the arguments of `Captioner.load`."""
+    return _apply([model_option(), backend_options], command)
+
+
+def model_option(*, multiple: bool = False) -> Callable[[F], F]:
+    text = "Name or folder of the model; `captioner models` lists the names."
+    names = ("--model", "-m", "models") if multiple else ("--model", "-m")
+    return click.option(
+        *names,
+        multiple=multiple,
+        default=("default",) if multiple else "default",
+        show_default=True,
+        metavar="NAME|DIR",
+        shell_complete=complete_model,
+        help=f"{text} May be repeated; the first is used unless a request names another." if multiple else text,
+    )
+
+
+def backend_options(command: F) -> F:
+    """--backend, --device and --threads."""
     from captioner.captioning import BackendName
 
     options: list[Callable[[F], F]] = [
-        click.option(
-            "--model",
-            "-m",
-            default="default",
-            show_default=True,
-            metavar="NAME|DIR",
-            shell_complete=complete_model,
-            help="Name or folder of the model; `captioner models` lists the names.",
-        ),
         click.option(
             "--backend",
             type=choice(*get_args(BackendName)),

@@ -21,10 +21,12 @@ DIFFERENT = {
     "--format": "what caption and overlay write is not what data and evaluate read",
     "--images": "data shapes: how many to draw; elsewhere: where the pictures are",
     "--max-length": "data check counts the words of references, the search those of its captions",
+    "--model": "serve takes several",
     "--output": "a file or a folder",
     "--results": "score reads such a file, evaluate writes it",
     "--resume": "caption and overlay continue an output each in its way, train continues a run",
     "--seed": "of the search, of the bootstrap, of the synthetic pictures",
+    "--style": "overlay: how maps are drawn; caption: how captions are written",
     "--split": "evaluate needs one split, data check takes several",
 }
 

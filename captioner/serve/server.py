@@ -1,0 +1,182 @@
+"""uvicorn with an orderly stop, in one process or in several that share a socket.
+
+On SIGTERM or Ctrl-C the service drains: requests that were accepted are answered, new ones get status 503, /ready too,
+and then the process exits with 0. A second signal stops at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from math import ceil
+from multiprocessing.process import BaseProcess
+from types import FrameType
+
+import uvicorn
+from prometheus_client import multiprocess
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from captioner.bundle.model_folders import find_model
+from captioner.errors import CaptionerError, UsageError
+from captioner.inference.onnx_backend import processors
+from captioner.serve.app import create_app
+from captioner.serve.service import Service
+from captioner.serve.service_settings import ServiceSettings
+
+KEEP_ALIVE = 30  # seconds that a connection may be idle
+FAILED = 3  # exit code of a worker process whose models cannot be loaded
+
+
+class BoundedProtocol(H11Protocol):
+    """Closes connections that send no complete head of a request in time; uvicorn waits for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._expect_request()
+
+    def _expect_request(self) -> None:
+        last = self.cycle
+
+        def close_if_idle() -> None:
+            if self.cycle is last:  # no new request has begun
+                self.transport.close()
+
+        self.loop.call_later(self.timeout_keep_alive, close_if_idle)
+
+
+class DrainingServer(uvicorn.Server):
+    """Answers what it has accepted before it stops."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self.service = service
+        self.deadline = 0.0
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.draining:
+            super().handle_exit(sig, frame)
+            return
+        self.deadline = time.monotonic() + self.service.settings.timeout + 5
+        self.service.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """uvicorn calls this every 0.1 seconds and stops when it returns True."""
+        drained = self.service.draining and (not self.service.requests or time.monotonic() > self.deadline)
+        return await super().on_tick(counter) or drained or self.service.failure is not None
+
+
+def serve(settings: ServiceSettings) -> int:
+    """Serve until a signal comes, and return the exit code."""
+    _check(settings)
+    settings = replace(settings, threads=settings.threads or max(1, processors() // settings.workers))
+    listener = _listen(settings)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    print(f"captioner: http://{host}:{listener.getsockname()[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+    if settings.workers == 1:
+        _run(settings, listener)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="captioner-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        return _supervise(settings, listener)
+
+
+def _check(settings: ServiceSettings) -> None:
+    """Report what is wrong before anything is loaded."""
+    for model in settings.models:
+        find_model(model)
+    if settings.token_file is not None:
+        try:
+            token = settings.token()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--token-file {settings.token_file}: cannot be read ({error})") from None
+        if not token:
+            raise UsageError(f"--token-file {settings.token_file}: the file is empty")
+
+
+def _listen(settings: ServiceSettings) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise CaptionerError(
+            f"cannot listen on {settings.host}, port {settings.port} ({error.strerror}); choose another with --port"
+        ) from None
+    listener.listen(2048)  # from now on connections wait until the rest has started
+    return listener
+
+
+def _run(settings: ServiceSettings, listener: socket.socket) -> None:
+    app = create_app(settings)
+    service: Service = app.state.service
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=min(KEEP_ALIVE, ceil(settings.timeout)),
+    )
+    # After an orderly stop, uvicorn raises the signal once more; here the stop is a success.
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sig, signal.SIG_IGN)
+    DrainingServer(config, service).run([listener])
+    if service.failure is not None:
+        raise service.failure
+
+
+def _worker(settings: ServiceSettings, listener: socket.socket) -> None:
+    try:
+        _run(settings, listener)
+    except CaptionerError as error:
+        print(f"captioner: {error}", file=sys.stderr, flush=True)
+        sys.exit(FAILED)
+
+
+def _supervise(settings: ServiceSettings, listener: socket.socket) -> int:
+    """Start the workers, replace one that dies, and pass signals on."""
+    context = multiprocessing.get_context("spawn")
+    stopping = False
+
+    def start() -> BaseProcess:
+        process = context.Process(target=_worker, args=(settings, listener))
+        process.start()
+        return process
+
+    def stop(sig: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        for worker in workers:
+            if worker.pid is not None and worker.is_alive():
+                os.kill(worker.pid, signal.SIGTERM)
+
+    workers: list[BaseProcess] = []
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    workers += [start() for _ in range(settings.workers)]
+    while any(worker.is_alive() for worker in workers):
+        for number, worker in enumerate(workers):
+            worker.join(0.1)
+            if worker.exitcode is None or stopping:
+                continue
+            if worker.exitcode == FAILED:
+                stop(signal.SIGTERM, None)
+                continue
+            print(f"captioner: worker {worker.pid} ended with {worker.exitcode}; another one starts", file=sys.stderr)
+            multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+            workers[number] = start()
+    return max(1 if worker.exitcode else 0 for worker in workers)

@@ -1,0 +1,196 @@
+"""Batcher: what is searched together, what waits, what is refused."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from captioner.caption import Failure
+from captioner.errors import CaptionerError
+from captioner.options import SearchOptions
+from captioner.serve import batcher as batcher_module
+from captioner.serve.batcher import Batcher, Job, QueueFull
+from captioner.serve.service_metrics import ServiceMetrics
+
+PLAIN, WIDE = SearchOptions(beam=1), SearchOptions(beam=5)
+
+
+class Model:
+    """Stands for a Captioner and its backend: records its batches, and can be held back."""
+
+    def __init__(self, threads: int = 1) -> None:
+        self.threads, self.backend = threads, self
+        self.batches: list[tuple[list[str], SearchOptions]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def encode(self, pixels: Any) -> Any:
+        return pixels
+
+
+class Stream:
+    """Stands for CaptionStream: the caption of a picture is its name in capitals."""
+
+    def __init__(self, backend: Model, options: SearchOptions) -> None:
+        self.backend, self.options = backend, options
+
+    def captions(self, pictures: list[Any], annotations: Any) -> list[Any]:
+        self.backend.gate.wait(10)
+        self.backend.batches.append(([picture.name for picture in pictures], self.options))
+        if any(picture.name.startswith("broken") for picture in pictures):
+            raise CaptionerError("a picture of this batch is broken")
+        return [picture.name.upper() for picture in pictures]
+
+
+@pytest.fixture(autouse=True)
+def stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher_module, "CaptionStream", Stream)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    started: list[Batcher] = []
+
+    def build(model: Model, **changes: Any) -> Any:
+        settings = {"batch": 8, "queue": 16, "max_wait": 0.2, **changes}
+        started.append(Batcher("toy", model, ServiceMetrics(), **settings))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield build
+    for batcher in started:
+        batcher.captioner.gate.set()  # type: ignore[attr-defined]
+        batcher.close()
+
+
+def job(name: str, options: SearchOptions = PLAIN) -> Job:
+    return Job(SimpleNamespace(name=name), np.zeros((2, 2, 3), np.uint8), options)  # type: ignore[arg-type]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_jobs_that_wait_together_are_searched_together_and_keep_their_results(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    first = batcher.submit(job("first"))
+    wait_until(lambda: not batcher._jobs)
+    others = [batcher.submit(job(f"p{i}")) for i in range(5)]
+    model.gate.set()
+    assert first.result(5) == "FIRST"
+    assert [future.result(5) for future in others] == [f"P{i}" for i in range(5)]
+    assert [len(names) for names, _ in model.batches] == [1, 5]
+
+
+def test_a_batch_is_never_larger_than_allowed(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model, batch=4)
+    futures = [batcher.submit(job(f"p{i}")) for i in range(10)]
+    model.gate.set()
+    assert [future.result(5) for future in futures] == [f"P{i}" for i in range(10)]
+    assert max(len(names) for names, _ in model.batches) <= 4
+
+
+def test_other_options_make_another_batch_and_leave_the_rest_together(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    batcher.submit(job("first"))
+    wait_until(lambda: not batcher._jobs)
+    futures = [batcher.submit(job(f"p{i}", WIDE if i == 2 else PLAIN)) for i in range(5)]
+    model.gate.set()
+    assert [future.result(5) for future in futures] == [f"P{i}" for i in range(5)]
+    assert model.batches[1:] == [(["p0", "p1", "p3", "p4"], PLAIN), (["p2"], WIDE)]
+
+
+def test_one_broken_picture_does_not_fail_its_neighbours(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    batcher.submit(job("first"))
+    wait_until(lambda: not batcher._jobs)
+    futures = [batcher.submit(job(name)) for name in ("a", "broken", "c")]
+    model.gate.set()
+    assert futures[0].result(5) == "A" and futures[2].result(5) == "C"
+    assert isinstance(futures[1].result(5), Failure)
+
+
+def test_a_batch_waits_for_a_request_that_is_being_read_but_not_for_long(start: Callable[..., Any]) -> None:
+    model = Model()
+    batcher = start(model, max_wait=0.1)
+    with batcher.arriving():
+        first = batcher.submit(job("first"))
+        second = batcher.submit(job("second"))
+        assert first.result(5) == "FIRST" and second.result(5) == "SECOND"
+    assert [len(names) for names, _ in model.batches] == [2]
+
+
+def test_a_single_request_waits_for_nobody(start: Callable[..., Any]) -> None:
+    model = Model()
+    batcher = start(model, max_wait=30)
+    assert batcher.submit(job("alone")).result(5) == "ALONE"
+
+
+def test_the_queue_is_bounded_and_room_comes_back(start: Callable[..., Any]) -> None:
+    batcher = start(Model(), queue=3)
+    with batcher.reserve(2):
+        with pytest.raises(QueueFull), batcher.reserve(2):
+            pass
+        with batcher.reserve(1):
+            pass
+    with batcher.reserve(3):
+        pass
+
+
+def test_a_cancelled_job_is_not_searched(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    batcher.submit(job("first"))
+    wait_until(lambda: not batcher._jobs)
+    gone, stays = batcher.submit(job("gone")), batcher.submit(job("stays"))
+    assert gone.cancel()
+    model.gate.set()
+    assert stays.result(5) == "STAYS"
+    assert model.batches[1:] == [(["stays"], PLAIN)]
+
+
+def test_a_defect_fails_its_own_batch_and_the_thread_lives_on(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.encode = lambda pixels: 1 / 0  # type: ignore[method-assign]
+    batcher = start(model)
+    with pytest.raises(ZeroDivisionError):
+        batcher.submit(job("first")).result(5)
+    model.encode = lambda pixels: pixels  # type: ignore[method-assign]
+    assert batcher.submit(job("second")).result(5) == "SECOND"
+
+
+def test_closing_finishes_what_is_queued() -> None:
+    model = Model()
+    model.gate.clear()
+    batcher: Any = Batcher("toy", model, ServiceMetrics(), batch=2, queue=16, max_wait=0)  # type: ignore[arg-type]
+    futures = [batcher.submit(job(f"p{i}")) for i in range(5)]
+    model.gate.set()
+    batcher.close()
+    assert [future.result(0) for future in futures] == [f"P{i}" for i in range(5)]
+
+
+def test_idle_threads_share_the_work(start: Callable[..., Any]) -> None:
+    model = Model(threads=2)
+    batcher = start(model, max_wait=0.1)
+    with batcher.arriving():
+        futures = [batcher.submit(job(f"p{i}")) for i in range(8)]
+    for future in futures:
+        future.result(5)
+    assert max(len(names) for names, _ in model.batches) <= 7

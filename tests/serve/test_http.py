@@ -1,0 +1,289 @@
+"""The service over HTTP: pictures in, captions out, and a sentence for everything that goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioner import Captioner
+from tests.serve.pictures import b64, png
+from tests.serve.running import ROOT, Running, running
+from tests.tiny_bundle import write_model
+
+AUDIT = """
+import sys
+log = open({log!r}, "w")
+print("started", file=log, flush=True)
+def hook(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.gethostbyname") or (
+        event == "open" and isinstance(arguments[1], str) and set("wax+") & set(arguments[1])
+    ):
+        print(event, arguments, file=log, flush=True)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.fixture(scope="module")
+def service(model: Path) -> Iterator[Running]:
+    with running("--model", str(model), "--max-body", "1", "--max-pictures", "4") as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def client(service: Running) -> Iterator[httpx.Client]:
+    with service.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def expected(model: Path) -> list[str]:
+    """What the library says about the same pictures."""
+    captioner = Captioner.load(model)
+    return [captioner(Image.open(io.BytesIO(png(seed)))).text for seed in range(4)]
+
+
+def test_a_form_a_raw_body_and_json_give_the_library_s_caption(client: httpx.Client, expected: list[str]) -> None:
+    answers = [
+        client.post("/v1/caption", files={"file": ("a.png", png())}),
+        client.post("/v1/caption", content=png(), headers={"Content-Type": "image/png"}),
+        client.post("/v1/caption", json={"images": [b64(png())]}),
+        client.post("/v1/caption", json={"image": f"data:image/png;base64,{b64(png())}"}),
+    ]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert [answer.json()["results"][0]["caption"] for answer in answers] == [expected[0]] * 4
+    assert answers[0].json()["results"][0]["image"] == "a.png"
+    assert answers[0].json()["model"] == "toy"
+
+
+def test_several_pictures_are_answered_in_order_and_a_broken_one_has_an_error(
+    client: httpx.Client, expected: list[str]
+) -> None:
+    files = [("file", (f"{i}.png", png(i) if i != 2 else b"not a picture")) for i in range(4)]
+    results = client.post("/v1/caption", files=files).json()["results"]
+    assert [result["image"] for result in results] == [f"{i}.png" for i in range(4)]
+    assert [result.get("caption") for result in results] == [expected[0], expected[1], None, expected[3]]
+    assert "not a picture" in results[2]["error"]
+
+
+def test_options_words_and_maps_are_honoured(client: httpx.Client) -> None:
+    answer = client.post("/v1/caption?beam=4&n_best=3&maps=true&forbidden=cat,dog", files={"file": png()}).json()
+    (result,) = answer["results"]
+    assert len(result["alternatives"]) == 2
+    assert not {"cat", "dog"} & set(result["caption"].split())
+    assert [word["text"] for word in result["words"]] == result["caption"].split()
+    for word in result["words"]:
+        assert np.sum(word["alpha"]) == pytest.approx(1, abs=1e-3)
+    required = client.post("/v1/caption", json={"images": [b64(png())], "required": ["mat|sleeps"]}).json()
+    assert {"mat", "sleeps"} & set(required["results"][0]["caption"].split())
+
+
+@pytest.mark.parametrize(
+    ("status", "request_options", "sentence"),
+    [
+        (422, {"json": {"images": [b64(b"no picture")]}}, "not a picture"),
+        (422, {"json": {"images": []}}, "no picture"),
+        (422, {"json": {"images": ["http://127.0.0.1:1/a.jpg"]}}, "does not fetch"),
+        (422, {"json": {"images": ["%%%"]}}, "base64"),
+        (422, {"json": {"images": 3}}, "list"),
+        (422, {"json": {"images": [b64(png())], "beem": 3}}, "Did you mean 'beam'"),
+        (422, {"json": {"images": [b64(png())], "beam": "x"}}, "whole number"),
+        (422, {"json": {"images": [b64(png())], "beam": True}}, "whole number"),
+        (422, {"json": {"images": [b64(png())], "beam": 1000}}, "allows 20"),
+        (422, {"json": {"images": [b64(png())], "beam": 0}}, "beam"),
+        (422, {"json": {"images": [b64(png())], "n_best": 3, "beam": 2}}, "beam"),
+        (422, {"json": {"images": [b64(png())], "required": ["zebra"]}}, "zebra"),
+        (422, {"json": {"images": [b64(png())], "style": "poem"}}, "style"),
+        (422, {"json": {"images": [b64(png())], "length_power": "nan"}}, "number"),
+        (404, {"json": {"images": [b64(png())], "model": "other"}}, "unknown model"),
+        (413, {"json": {"images": [b64(png())] * 5}}, "allows 4"),
+        (413, {"content": b"x" * 1_000_001, "headers": {"Content-Type": "image/png"}}, "larger than the limit"),
+        (400, {"content": b"{", "headers": {"Content-Type": "application/json"}}, "JSON"),
+        (400, {"content": b"[1]", "headers": {"Content-Type": "application/json"}}, "object"),
+        (400, {"content": b"x", "headers": {"Content-Type": "multipart/form-data"}}, "form"),
+        (415, {"content": b"x", "headers": {"Content-Type": "text/html"}}, "multipart"),
+    ],
+)
+def test_a_bad_request_gets_a_problem_with_a_sentence(
+    client: httpx.Client, status: int, request_options: dict[str, Any], sentence: str
+) -> None:
+    answer = client.post("/v1/caption", **request_options)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("application/problem+json")
+    body = answer.json()
+    assert body["status"] == status and body["title"]
+    assert sentence in body["detail"]
+
+
+def test_a_body_without_a_length_is_bounded_too(client: httpx.Client) -> None:
+    chunks = (b"x" * 100_000 for _ in range(20))
+    answer = client.post("/v1/caption", content=chunks, headers={"Content-Type": "image/png"})
+    assert answer.status_code == 413 and "larger than the limit" in answer.json()["detail"]
+
+
+def test_unknown_paths_and_methods_get_problems(client: httpx.Client) -> None:
+    assert client.get("/nothing").json()["status"] == 404
+    assert client.get("/v1/caption").json()["status"] == 405
+
+
+def test_the_overlay_is_a_png_or_a_page(client: httpx.Client) -> None:
+    sheet = client.post("/v1/overlay", files={"file": png()})
+    assert sheet.headers["content-type"] == "image/png" and Image.open(io.BytesIO(sheet.content)).size[0] > 100
+    page = client.post("/v1/overlay?format=html", files={"file": ("a.png", png())})
+    assert page.status_code == 200 and page.text.startswith("<!DOCTYPE html>")
+    assert client.post("/v1/overlay?format=gif", files={"file": png()}).status_code == 422
+
+
+def test_models_probes_metrics_and_the_description(client: httpx.Client) -> None:
+    client.post("/v1/caption", files={"file": png()})
+    (listed,) = client.get("/v1/models").json()["data"]
+    assert listed["id"] == "toy" and listed["attention"] == "soft"
+    assert client.get("/live").status_code == client.get("/ready").status_code == 200
+    text = client.get("/metrics").text
+    for name in ("captioner_queue_depth", "captioner_batch_size", "captioner_request_seconds", "captioner_rejected"):
+        assert name in text
+    description = client.get("/openapi.json").json()
+    assert description["openapi"] == "3.1.0" and "/v1/caption" in description["paths"]
+    assert "/v1/caption" in client.get("/docs").text
+
+
+def test_many_clients_at_once_get_their_own_captions(service: Running, expected: list[str]) -> None:
+    wrong: list[tuple[int, str]] = []
+
+    def ask(number: int) -> None:
+        with service.client() as client:
+            for seed in (number % 4, (number + 1) % 4):
+                answer = client.post(f"/v1/caption?n_best={1 + number % 2}", files={"file": png(seed)})
+                text = answer.json()["results"][0]["caption"]
+                if text != expected[seed] and number % 2 == 0:
+                    wrong.append((number, text))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_the_log_has_one_json_line_per_request_and_no_picture_name(service: Running, client: httpx.Client) -> None:
+    client.post("/v1/caption", files={"file": ("secret-name.png", png())})
+    lines = [json.loads(line) for line in service.lines if line.startswith("{")]
+    assert lines[-1]["path"] == "/v1/caption" and lines[-1]["status"] == 200
+    assert not any("secret-name" in line for line in service.lines)
+
+
+def test_a_page_of_another_origin_is_not_allowed_by_default(client: httpx.Client) -> None:
+    answer = client.post("/v1/caption", files={"file": png()}, headers={"Origin": "https://example.com"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_token_guards_everything_but_probes(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret\n")
+    arguments = ("--model", str(model), "--token-file", str(tmp_path / "token"), "--cors", "https://example.com")
+    with running(*arguments) as service, service.client() as client:
+        assert client.get("/live").status_code == client.get("/ready").status_code == 200
+        assert client.get("/metrics").status_code == 401
+        answer = client.post("/v1/caption", files={"file": png()})
+        assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+        for wrong in ("Bearer wrong", "s3cret", "Bearer é"):
+            headers = {"Authorization": wrong.encode()}
+            assert client.post("/v1/caption", files={"file": png()}, headers=headers).status_code == 401  # type: ignore[arg-type]
+        allowed = {"Authorization": "Bearer s3cret", "Origin": "https://example.com"}
+        answer = client.post("/v1/caption", files={"file": png()}, headers=allowed)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://example.com"
+
+
+def test_a_preflight_of_an_allowed_origin_needs_no_token(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    arguments = ("--model", str(model), "--token-file", str(tmp_path / "token"), "--cors", "https://example.com")
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with running(*arguments) as service, service.client() as client:
+        allowed = client.options("/v1/caption", headers={"Origin": "https://example.com", **asked})
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://example.com"
+        refused = client.options("/v1/caption", headers={"Origin": "https://example.org", **asked})
+        assert "access-control-allow-origin" not in refused.headers
+        unauthorized = client.post("/v1/caption", headers={"Origin": "https://example.com"}, content=png())
+        assert unauthorized.status_code == 401  # and the page can read why
+        assert unauthorized.headers["access-control-allow-origin"] == "https://example.com"
+
+
+def test_slow_clients_are_not_waited_for(model: Path) -> None:
+    """The body of one is late, the head of the other never ends."""
+    head = b"POST /v1/caption HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 99\r\n"
+    with running("--model", str(model), "--timeout", "0.5") as service:
+        host, port = service.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as slow:
+            slow.sendall(head + b"\r\nab")
+            assert b"504" in slow.recv(4096).splitlines()[0]
+        with socket.create_connection((host, int(port)), timeout=10) as slower:
+            slower.sendall(head)
+            assert slower.recv(4096) == b""
+        with service.client() as client:
+            assert client.post("/v1/caption", files={"file": png()}).status_code == 200
+
+
+def test_several_models_are_served_and_chosen_by_name(model: Path, tmp_path: Path) -> None:
+    other = write_model(tmp_path / "other", seed=5).folder
+    with running("--model", str(model), "--model", str(other)) as service, service.client() as client:
+        assert [entry["id"] for entry in client.get("/v1/models").json()["data"]] == ["toy", "other"]
+        answers = {name: client.post(f"/v1/caption?model={name}", content=png(2)).json() for name in ("toy", "other")}
+        assert client.post("/v1/caption", content=png(2)).json()["model"] == "toy"
+    for name, folder in (("toy", model), ("other", other)):
+        assert answers[name]["model"] == name
+        assert answers[name]["results"][0]["caption"] == Captioner.load(folder)(png(2)).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--model", "no-such-model"), "unknown model"),
+        (("--token-file", "no-such-file"), "cannot be read"),
+        (("--host", "192.0.2.1"), "cannot listen"),
+    ],
+)
+def test_a_wrong_start_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    with running(*arguments, ready=False) as service:
+        code = service.process.wait(60)
+    assert code == (1 if "listen" in sentence else 2)
+    assert sentence in service.lines[-1] and not any("Traceback" in line for line in service.lines)
+
+
+def test_a_damaged_model_ends_the_service_with_a_sentence(model: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(model, tmp_path / "damaged")
+    (copy / "decoder.onnx").write_bytes(b"x" * (copy / "decoder.onnx").stat().st_size)
+    for workers in ("1", "2"):
+        with running("--model", str(copy), "--workers", workers, ready=False) as service:
+            assert service.process.wait(60) == 1
+        assert any("decoder.onnx" in line for line in service.lines)
+        assert not any("Traceback" in line for line in service.lines)
+
+
+def test_the_service_opens_no_connection_and_writes_no_file(model: Path, tmp_path: Path) -> None:
+    home, log = tmp_path / "home", tmp_path / "events"
+    home.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(AUDIT.format(log=str(log)))
+    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "HOME": str(home), "XDG_CACHE_HOME": str(home / "c")}
+    with running("--model", str(model), environment=environment) as service:
+        with service.client() as client:
+            large = png(size=4000)  # a part that starlette would write to a temporary file
+            assert len(large) > 20_000
+            assert client.post("/v1/caption", files={"file": large}).status_code == 200
+            assert client.post("/v1/caption", json={"image": "http://192.0.2.1/a.jpg"}).status_code == 422
+            assert client.post("/v1/overlay?format=html", files={"file": png()}).status_code == 200
+        assert service.stop() == 0
+    assert log.read_text().splitlines() == ["started"]
+    assert list(home.rglob("*")) == []
