@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from captioner.model import loss as objective
 from captioner.model.caption_decoder import TeacherForced
 from captioner.model.network import Network
+from captioner.text.vocabulary import Vocabulary
 from captioner.train.box_targets import BatchBoxes
 from captioner.train.cell_categories import CellCategories, cell_category_loss
 from captioner.train.checkpoint import TrainingState
@@ -103,7 +104,9 @@ class BatchLoss:
         captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
         self.network.train()
         sampled = self._sampled_rows(batch.captions.shape)
-        forced, cell_logits = self._forward(grids, captions, sampled=sampled, own_words=own_words)
+        forced, cell_logits = self._forward(
+            grids, captions, word_dropout=s.word_dropout, sampled=sampled, own_words=own_words
+        )
         loss = objective.loss(
             forced,
             batch.captions.size,
@@ -164,9 +167,13 @@ class BatchLoss:
         self.state.add(cell_categories=float(loss.detach()))
         return self.settings.cell_categories.weight * loss
 
-    def _forward(self, grids: Tensor, captions: Any, **options: Any) -> tuple[TeacherForced, Tensor | None]:
-        device = self.world.device
-        batch = [torch.from_numpy(array).to(device) for array in padded_arrays(captions, self.setup.vocabulary)]
+    def _forward(
+        self, grids: Tensor, captions: Any, *, word_dropout: float = 0.0, **options: Any
+    ) -> tuple[TeacherForced, Tensor | None]:
+        device, vocabulary = self.world.device, self.setup.vocabulary
+        batch = [torch.from_numpy(array).to(device) for array in padded_arrays(captions, vocabulary)]
+        if word_dropout:
+            batch[0] = drop_words(batch[0], word_dropout, vocabulary, self.generator)
         with self._autocast():
             forced, cell_logits = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
         return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float()), cell_logits
@@ -181,3 +188,9 @@ class BatchLoss:
             return None
         uniform = torch.rand(shape, generator=self.generator, device=self.world.device)
         return uniform >= self.settings.hard.expected
+
+
+def drop_words(inputs: Tensor, share: float, vocabulary: Vocabulary, generator: torch.Generator) -> Tensor:
+    """The input words (B, K, C), a random share of them replaced by the unknown word. The start token stays."""
+    uniform = torch.rand(inputs.shape, generator=generator, device=inputs.device)
+    return torch.where((uniform < share) & (inputs != vocabulary.start), vocabulary.unk, inputs)

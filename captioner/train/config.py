@@ -154,6 +154,13 @@ class TrainingSettings(Settings):
     label_smoothing: float = Field(
         0.0, ge=0, lt=1, description="Share of the target probability that is spread over all words."
     )
+    word_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the input words that are replaced by the unknown word, so that the model relies less on "
+        "them and more on the picture. The words that it has to predict stay.",
+    )
     doubly_stochastic: float = Field(1.0, ge=0, description="lambda: weight of the doubly stochastic regularization.")
     scheduled_sampling: ScheduledSamplingSettings = Field(default_factory=lambda: ScheduledSamplingSettings())
     hard: HardSettings = Field(default_factory=lambda: HardSettings())

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.model import loss as objective
+from captioner.text.vocabulary import Vocabulary
 from captioner.train import checkpoint
 from captioner.train import trainer as loops
-from captioner.train.batch_loss import BatchLoss, ForwardPass
+from captioner.train.batch_loss import BatchLoss, ForwardPass, drop_words
 from captioner.train.corpus import Batch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
@@ -516,3 +517,25 @@ def test_the_best_model_has_the_averaged_weights(shapes: Path, tmp_path: Path) -
     for name, value in checkpoint.part(saved, "average").items():
         assert torch.equal(best[name], value)
     assert not torch.equal(best["decoder.embedding.weight"], saved["network.decoder.embedding.weight"])
+
+
+def test_word_dropout_replaces_a_share_of_the_input_words_only() -> None:
+    words = torch.arange(4, 4004).view(10, 20, 20)
+    inputs = torch.cat([torch.full((10, 20, 1), Vocabulary.start), words], -1)
+    vocabulary = Vocabulary(("<pad>", "<start>", "<end>", "<unk>"))
+    dropped = drop_words(inputs, 0.25, vocabulary, torch.Generator().manual_seed(0))
+    unknown = dropped == vocabulary.unk
+    assert torch.equal(dropped[~unknown], inputs[~unknown])
+    assert torch.equal(dropped[..., 0], inputs[..., 0])
+    assert unknown[..., 1:].float().mean().item() == pytest.approx(0.25, abs=0.03)
+
+
+def test_word_dropout_changes_training_and_not_what_is_predicted(shapes: Path, tmp_path: Path) -> None:
+    rows = {}
+    for share in (0.0, 0.5):
+        config = tiny_run.write_config(
+            tmp_path / f"{share}.yaml", shapes, training__word_dropout=share, training__epochs=1
+        )
+        start(config, folder=tmp_path / str(share), device="cpu")
+        rows[share] = tiny_run.read_metrics(tmp_path / str(share))[0]
+    assert rows[0.0]["nll"] != rows[0.5]["nll"]
