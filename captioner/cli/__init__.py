@@ -20,7 +20,7 @@ COMMANDS = {
     "models": ("captioner.cli.models", "List the available models."),
     "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),
     "score": ("captioner.cli.score", "Score the captions of any system against references."),
-    "data": ("captioner.cli.data", "Fetch or check a data set, or create a synthetic one."),
+    "data": ("captioner.cli.data", "Fetch, check or divide a data set, or create a synthetic one."),
     "features": ("captioner.cli.features", "Encode the images of a config into the feature cache."),
     "train": ("captioner.cli.train", "Train a model from a config."),
     "export": ("captioner.cli.export", "Turn a training run into a bundle that runs without torch."),

@@ -1,4 +1,4 @@
-"""`captioner data`: fetch or check a data set, or draw a synthetic one."""
+"""`captioner data`: fetch, check or divide a data set, or draw a synthetic one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from captioner.cli.data_download import command as download_command
 from captioner.cli.options import (
+    FILE,
     allow_missing_option,
     captions_format_option,
     images_option,
@@ -17,12 +18,16 @@ from captioner.cli.options import (
     overwrite_option,
 )
 from captioner.errors import CaptionerError
+from captioner.files.atomic import write_atomically
+from captioner.files.existing import check_unoccupied
 from captioner.progress import ProgressBar
+
+SHARE = click.FloatRange(0, 1, max_open=True)
 
 
 @click.group("data")
 def command() -> None:
-    """Fetch or check a data set, or draw a synthetic one."""
+    """Fetch, check or divide a data set, or draw a synthetic one."""
 
 
 command.add_command(download_command)
@@ -105,6 +110,63 @@ def check_command(
     problems = findings.problems(allow_missing=allow_missing)
     if problems:
         raise CaptionerError(f"{whole.name} is not ready for training (problems: {len(problems)})")
+
+
+@command.command("split", short_help="Divide a data set into train, val and test, by picture.")
+@click.argument("captions", type=click.Path(path_type=Path))
+@images_option()
+@captions_format_option
+@click.option(
+    "--val", default=0.1, show_default=True, type=SHARE, metavar="SHARE", help="Share of the pictures for val."
+)
+@click.option(
+    "--test", default=0.0, show_default=True, type=SHARE, metavar="SHARE", help="Share of the pictures for test."
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Seed of the division; the same seed gives the same splits.",
+)
+@click.option(
+    "--output", "-o", required=True, type=FILE, metavar="FILE", help="Table to write, with image, caption and split."
+)
+@overwrite_option
+def split_command(
+    captions: Path,
+    images: Path | None,
+    captions_format: str | None,
+    val: float,
+    test: float,
+    seed: int,
+    output: Path,
+    overwrite: bool,
+) -> None:
+    """Divide the pictures of CAPTIONS into splits, and write them to a CSV file.
+
+    Pictures with the same content stay together. The file can be the captions of a config or of any command.
+    """
+    from captioner.data.formats.detection import read_set
+    from captioner.data.split import as_table, divided
+
+    if output.suffix.lower() != ".csv":
+        raise click.UsageError(f"--output: {output} must end in .csv")
+    check_unoccupied(output, "--output", overwrite=overwrite)
+    whole = read_set(
+        captions, images, format=captions_format, setting="CAPTIONS", images_setting="--images"
+    ).captioned()
+    shares = {split: share for split, share in (("val", val), ("test", test)) if share}
+    present = [split for split in shares if split in whole.splits]
+    if not shares or present or "train" not in whole.splits:
+        reason = f"it has the splits {', '.join(whole.splits)}" if shares else "--val and --test are 0"
+        raise click.UsageError(f"{captions}: there is nothing to divide: {reason}")
+    result = divided(whole, shares, seed=seed)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(output, as_table(result, output.parent))
+    counts = ", ".join(f"{len(result.split(split)):,} {split}" for split in result.splits)
+    click.echo(f"{output}: {counts} images, seed {seed}")
 
 
 @command.command("shapes", short_help="Draw a synthetic data set of colored shapes.")

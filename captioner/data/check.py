@@ -12,7 +12,7 @@ from captioner.data.caption_set import CaptionSet, Item, combine
 from captioner.data.picture_files import PictureFindings, inspect_pictures
 from captioner.errors import CaptionerError
 from captioner.text.tokenizer import tokenize
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class Findings:
     notes: tuple[str, ...]
 
     @property
+    def known_words(self) -> int:
+        """Words of the vocabulary, without the special ones."""
+        return self.vocabulary_size - len(SPECIAL)
+
+    @property
     def images(self) -> int:
         return sum(split.images for split in self.splits)
 
@@ -84,6 +89,17 @@ class Findings:
             if split.images and len(split.uncaptioned) == split.images:
                 problems.append(f"{split.name}: none of its {split.images:,} images has a caption")
         problems += [f"{split}: the split is empty" for split in self.empty_splits]
+        for overlap in self.overlaps:
+            if overlap.same_file and set(overlap.splits) == {"train", "val"}:
+                problems.append(
+                    f"train and val share {len(overlap.same_file):,} images, for example {overlap.same_file[0]}; "
+                    "remove them from one of the two"
+                )
+        if self.captions and not self.known_words:
+            problems.append(
+                f"no word of {self.vocabulary_split} occurs {self.minimum_count} times, so every word would be "
+                "unknown; lower data.minimum_count in the config (--min-count here)"
+            )
         return problems
 
 
@@ -102,6 +118,11 @@ def check(
     """
     if not captions.items:
         raise CaptionerError(f"{captions.name} has no images")
+    notes = captions.notes
+    if "train" in captions.splits and "val" not in captions.splits and not splits:
+        notes += (
+            "there is no val split; `data.val: 0.1` in a config splits one off, `captioner data split` writes it",
+        )
     vocabulary_source = captions.split("train" if "train" in captions.splits else captions.splits[0])
     if splits:
         captions = combine([captions.split(name) for name in dict.fromkeys(splits)], name=captions.name)
@@ -125,7 +146,7 @@ def check(
         max_length=max_length,
         decoded=pictures.decoded,
         picture_bytes=pictures.bytes,
-        notes=captions.notes,
+        notes=notes,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,25 @@ def inspect_pictures(
             progress(done, len(existing))
     same = tuple(tuple(group) for group in groups.values() if len(group) > 1)
     return PictureFindings(tuple(missing), tuple(unreadable), same, sum(sizes.values()), decode)
+
+
+def same_pictures(paths: Sequence[Path]) -> list[str]:
+    """A name for each picture: that of its file and folder, or one that files with the same content share."""
+    sizes = [_size(path) for path in paths]
+    counts = Counter(size for size in sizes if size)
+    names = []
+    for path, size in zip(paths, sizes, strict=True):
+        # Only files of equal size can have equal content, so only they are read.
+        digest = _digest(path) if size and counts[size] > 1 else None
+        names.append(digest or f"{path.parent.name}/{path.name}")
+    return names
+
+
+def _size(path: Path) -> int:
+    try:
+        return zip_paths.size_of(path)
+    except OSError:
+        return 0
 
 
 def _problem(path: Path, decode: bool) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from captioner.errors import UsageError
 from captioner.model.settings import EncoderSettings, ModelSettings, Settings
@@ -35,12 +35,27 @@ class SourceSettings(Settings):
     restval: bool = Field(False, description="Count Karpathy's `restval` split as `train`.")
 
 
+def _kind_of_validation(value: Any) -> str:
+    return "share" if isinstance(value, (int, float)) else "sources"
+
+
+# Tags of the two kinds, which pydantic puts into the paths of errors.
+VALIDATION_TAGS = ("share", "sources")
+Validation = Annotated[
+    Annotated[float, Field(gt=0, lt=1), Tag("share")] | Annotated[tuple[SourceSettings, ...], Tag("sources")],
+    Discriminator(_kind_of_validation),
+]
+
+
 class DataSettings(Settings):
     """The captions and images, and the words of the vocabulary."""
 
     root: Path = Field(Path("data"), description="Folder that the paths below are relative to. `~` is expanded.")
     train: tuple[SourceSettings, ...] = Field(description="Sources of the training split. Several are combined.")
-    val: tuple[SourceSettings, ...] = Field(description="Sources of the validation split. Several are combined.")
+    val: Validation = Field(
+        description="Sources of the validation split, or a share of the training images, such as 0.1, that is split "
+        "off by picture. The seed decides which, and the run folder records them in split.json."
+    )
     boxes: tuple[Path, ...] = Field(
         (),
         description="Files with the boxes of objects in the training images, in COCO's instances format (.json or "

@@ -16,7 +16,7 @@ from captioner.errors import UsageError, nearest
 from captioner.model.renames import current_setting, current_settings
 from captioner.model.settings import Settings
 from captioner.options import SearchOptions
-from captioner.train.config import Config
+from captioner.train.config import VALIDATION_TAGS, Config
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Config:
@@ -84,7 +84,7 @@ def _index(section: Any, part: str, change: str) -> str | int:
 
 def _explain(problem: Any) -> str:
     """A sentence for one of pydantic's errors."""
-    path = [str(part) for part in problem["loc"]]
+    path = [str(part) for part in problem["loc"] if part not in VALIDATION_TAGS]
     key = ".".join(path)
     if problem["type"] == "extra_forbidden":
         known = _keys(path[:-1])
@@ -129,7 +129,9 @@ def fields(section: type[Settings] = Config, path: str = "") -> Iterator[tuple[s
         elif inner is None:
             yield path + name, field
         else:
-            many = get_origin(field.annotation) is tuple
+            many = _is_list(field.annotation)
+            if many and get_origin(field.annotation) is not tuple:  # or a number instead of the list
+                yield path + name, FieldInfo.from_annotated_attribute(float, field)
             yield from fields(inner, f"{path}{name}.N." if many else f"{path}{name}.")
 
 
@@ -145,6 +147,11 @@ def _search_fields(section: FieldInfo, path: str) -> Iterator[tuple[str, FieldIn
             le=option.metadata["most"],
         )
         yield path + option.name, FieldInfo.from_annotated_attribute(types[option.name], declared)
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a type is a list of sections, alone or as one of several kinds."""
+    return get_origin(annotation) is tuple or any(_is_list(argument) for argument in get_args(annotation))
 
 
 def _section(annotation: Any) -> type[Settings] | None:

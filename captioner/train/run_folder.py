@@ -16,7 +16,15 @@ from captioner.files.existing import check_only_own_files, remove_own_files
 # The files that a run consists of. `train --overwrite` deletes these and nothing else.
 _OWN_FILES = (
     *("config.yaml", VOCABULARY, "last.safetensors", f"best/{WEIGHTS}", "best/scores.json"),
-    *("metrics.jsonl", "timing.jsonl", "board/events.out.tfevents.*", "run.lock", UNFINISHED, f"best/{UNFINISHED}"),
+    *(
+        "split.json",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "board/events.out.tfevents.*",
+        "run.lock",
+        UNFINISHED,
+        f"best/{UNFINISHED}",
+    ),
 )
 
 
@@ -30,6 +38,7 @@ class RunFolder:
         self.checkpoint = path / "last.safetensors"  # everything needed to resume
         self.best_weights = path / "best" / WEIGHTS  # of the best validation
         self.best_scores = path / "best" / "scores.json"
+        self.split = path / "split.json"  # of a run whose data.val is a share
         self.metrics = path / "metrics.jsonl"  # the same numbers whenever the run is repeated
         self.timing = path / "timing.jsonl"  # different each time
         self.board = path / "board"  # TensorBoard's files

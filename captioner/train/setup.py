@@ -25,7 +25,7 @@ from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 from captioner.model.renames import current_settings
 from captioner.model.weights import load_weights
-from captioner.text.vocabulary import Vocabulary
+from captioner.text.vocabulary import SPECIAL, Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config_file as configs
 from captioner.train.box_targets import BoxTargets
@@ -35,7 +35,7 @@ from captioner.train.corpus import Corpus
 from captioner.train.distributed import World
 from captioner.train.grids import CachedGrids, Grids, PixelGrids, encoding_progress, open_features
 from captioner.train.run_folder import RunFolder, model_folder
-from captioner.train.splits import check_apart, read_split
+from captioner.train.splits import read_splits, split_record
 
 # Settings that don't change the shapes of the weights. Those of dropout don't either.
 SHAPELESS = {
@@ -59,6 +59,7 @@ class TrainingSetup:
     trainable: dict[str, nn.Parameter]  # of the decoder, the encoder's pyramid and the tail
     train_grids: Grids
     val_grids: Grids
+    division: dict[str, Any] | None  # which images are in which split, if the run divided them itself
     box_targets: BoxTargets | None  # if boxes train anything
     cell_head: CellCategories | None  # trained from the first epoch on
 
@@ -106,13 +107,18 @@ class InitialWeights:
 def prepare(config: Config, world: World, resumed: InitialWeights | None = None) -> TrainingSetup:
     """Read the data, build the network, and encode the images that are not yet in the feature cache."""
     settings = config.training
-    train_set, val_set = read_split(config, "train"), read_split(config, "val")
-    check_apart(train_set, val_set)
+    train_set, val_set = read_splits(config)
+    division = split_record(config, train_set, val_set)
     train_set = _limited(train_set, settings.limit)
     val_set = _limited(val_set, settings.validation.images)
     initial = resumed or (InitialWeights.of_model(settings.start_from) if settings.start_from else None)
     if initial is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
+        if len(vocabulary) == len(SPECIAL):
+            raise CaptionerError(
+                f"no word of data.train occurs {config.data.minimum_count} times, so every word would be "
+                "unknown; lower data.minimum_count"
+            )
         network = Network(config.encoder, config.model, len(vocabulary))
     else:  # loaded before the features are: their trunk is part of these weights
         vocabulary, network = initial.vocabulary, _network(config, initial)
@@ -128,6 +134,7 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
         trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
         train_grids=_grids(config, network, train_set, world),
         val_grids=_grids(config, network, val_set, world),
+        division=division,
         box_targets=box_targets,
         cell_head=_cell_head(config, network, box_targets, initial, world),
     )

@@ -3,17 +3,64 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from captioner.data.caption_set import CaptionSet, combine
 from captioner.data.formats.detection import read_set
+from captioner.data.split import divide
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
-from captioner.train.config import Config
+from captioner.files.atomic import write_atomically
+from captioner.train.config import Config, SourceSettings
+
+
+def read_splits(config: Config) -> tuple[CaptionSet, CaptionSet]:
+    """The training and the validation split. Splits that share images are refused."""
+    if isinstance(config.data.val, float):
+        whole = _read(config, "train", config.data.train)
+        parts = divide(whole.items, {"val": config.data.val}, seed=config.seed)
+        return dataclasses.replace(whole, items=parts["train"]), dataclasses.replace(whole, items=parts["val"])
+    train, val = _read(config, "train", config.data.train), _read(config, "val", config.data.val)
+    _check_apart(train, val)
+    return train, val
 
 
 def read_split(config: Config, which: str) -> CaptionSet:
-    """The sources of `train` or `val`, combined. Missing images are an error unless they are allowed."""
-    sources = config.data.train if which == "train" else config.data.val
+    """The split `train` or `val`. Missing images are an error unless they are allowed."""
+    if isinstance(config.data.val, float):
+        return read_splits(config)[which == "val"]
+    return _read(config, which, config.data.train if which == "train" else config.data.val)
+
+
+def split_record(config: Config, train: CaptionSet, val: CaptionSet) -> dict[str, Any] | None:
+    """Which images are in which split, if the run divided them itself."""
+    if not isinstance(config.data.val, float):
+        return None
+    return {
+        "share": config.data.val,
+        "seed": config.seed,
+        "train": [item.id for item in train],
+        "val": [item.id for item in val],
+    }
+
+
+def write_split_record(path: Path, content: dict[str, Any]) -> None:
+    """Write the record. A run that is resumed has one already, which must be the same."""
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) != content:
+            raise CaptionerError(
+                f"the images are not those of {path} any more, so the run can't be resumed; restore "
+                "them, or start a new run"
+            )
+        return
+    write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def _read(config: Config, which: str, sources: Sequence[SourceSettings]) -> CaptionSet:
+    """The sources of a split, combined, without images that have no caption."""
     parts = []
     for i, source in enumerate(sources):
         part = read_set(
@@ -43,7 +90,7 @@ def read_split(config: Config, which: str) -> CaptionSet:
     return dataclasses.replace(data, items=items)
 
 
-def check_apart(train: CaptionSet, val: CaptionSet) -> None:
+def _check_apart(train: CaptionSet, val: CaptionSet) -> None:
     """Refuse splits that share images: validation scores would be too high."""
     shared = {item.path for item in train} & {item.path for item in val}
     if shared:

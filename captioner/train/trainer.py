@@ -39,6 +39,7 @@ from captioner.train.logger import Logger
 from captioner.train.run_folder import RunFolder
 from captioner.train.self_critical import load_meteor
 from captioner.train.setup import InitialWeights, make_optimizer, prepare
+from captioner.train.splits import write_split_record
 from captioner.train.validation import validate
 from captioner.workarounds.half_precision import check_precision
 from captioner.workarounds.malloc import keep_memory
@@ -84,6 +85,8 @@ class Trainer:
         self.batch_loss = BatchLoss(self.setup, self.settings, self.state, world, self.generator)
         if world.is_main:
             sweep(folder)
+            if self.setup.division is not None:
+                write_split_record(self.run_folder.split, self.setup.division)
             write_atomically(self.run_folder.config, configs.dump(config))  # a resumed run may have changed settings
             if not resume:
                 self.vocabulary.save(self.run_folder.vocabulary)

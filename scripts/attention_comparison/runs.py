@@ -110,6 +110,7 @@ class Run:
 
     def _evaluate(self, hard_attention: str | None) -> None:
         config = self.config()
+        assert isinstance(config.data.val, tuple), "the comparison needs a val split of its own, not a share"
         source = config.data.val[0]
         arguments = ["--model", self.folder, "--data", config.path(source.captions)]
         if source.images is not None:

@@ -76,7 +76,7 @@ def memory_at_scale(sizes: Sizes, threads: int, count: int) -> dict[str, int]:
         with (
             mock.patch.object(Vocabulary, "build", lambda *_, **__: vocabulary),
             # pop: the trainer must not keep the captions' text, and neither may this function
-            mock.patch("captioner.train.setup.read_split", lambda _, split: splits.pop(split)),
+            mock.patch("captioner.train.setup.read_splits", lambda _: (splits.pop("train"), splits.pop("val"))),
             mock.patch.object(features, "image_key", lambda path: path.name),
             silent(),
         ):

@@ -11,7 +11,7 @@ import pytest
 from captioner.cli.data import command
 from tests.cli import command_line
 from tests.cli.command_line import Done
-from tests.data.caption_files import coco, pictures, write
+from tests.data.caption_files import coco, picture, pictures, write
 
 
 def run(*arguments: object) -> Done:
@@ -45,13 +45,15 @@ def test_missing_images_exit_1_and_are_listed_unless_allowed(folder: Path) -> No
     assert "000000000002.jpg" in done.stdout
     assert "error: train: 1 of 2 images are missing" in done.stdout
     assert "is not ready for training" in done.stderr and "Traceback" not in done.stderr
-    allowed = run("check", folder, "--allow-missing")
+    allowed = run("check", folder, "--allow-missing", "--min-count", 1)
     assert allowed.returncode == 0 and "missing images: 1" in allowed.stdout
 
 
 def test_json_has_the_same_findings_and_exit_code(folder: Path) -> None:
     (folder / "images" / "000000000003.jpg").write_bytes(b"broken")
-    done = run("check", folder / "captions_train.json", folder / "captions_val.json", "--json", "--decode")
+    done = run(
+        "check", folder / "captions_train.json", folder / "captions_val.json", "--json", "--decode", "--min-count", 1
+    )
     content = json.loads(done.stdout)
     assert done.returncode == 1
     assert [split["name"] for split in content["splits"]] == ["train", "val"]
@@ -85,6 +87,53 @@ def test_wrong_calls_exit_2_with_the_reason(folder: Path, arguments: list[str], 
     assert done.returncode == code
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_pictures_in_train_and_val_are_an_error_as_in_training(folder: Path) -> None:
+    write(folder / "captions_val.json", coco({2: ["A cat"]}))
+    done = run("check", folder, "--images", folder / "images", "--min-count", 1)
+    assert done.returncode == 1 and "error: train and val share 1 images" in done.stdout
+
+
+def test_a_set_whose_words_are_all_unknown_is_not_ready(folder: Path) -> None:
+    done = run("check", folder)
+    assert done.returncode == 1
+    assert "error: no word of train occurs 5 times, so every word would be unknown; lower" in done.stdout
+    assert run("check", folder, "--min-count", 1).returncode == 0
+
+
+def test_a_set_without_val_says_how_to_get_one(folder: Path) -> None:
+    done = run("check", folder / "captions_train.json", "--min-count", 1)
+    assert done.returncode == 0 and "note: there is no val split; `data.val: 0.1`" in done.stdout
+
+
+def test_split_writes_a_table_that_every_command_reads(tmp_path: Path) -> None:
+    for n in range(20):
+        picture(tmp_path / "photos" / f"{n}.jpg", seed=n)
+        write(tmp_path / "photos" / f"{n}.txt", f'a "dog", number {n}\na dog\n')
+    table = tmp_path / "splits" / "captions.csv"
+    done = run("split", tmp_path / "photos", "--val", 0.2, "--test", 0.1, "--output", table)
+    assert done.returncode == 0 and "14 train, 4 val, 2 test images, seed 0" in done.stdout
+    assert run("check", table, "--min-count", 1, "--decode").returncode == 0
+    before = table.read_bytes()
+    again = run("split", tmp_path / "photos", "--val", 0.2, "--output", table)
+    assert again.returncode == 2 and "exists and is kept" in again.stderr and table.read_bytes() == before
+    other = run("split", table, "--output", tmp_path / "more.csv")
+    assert other.returncode == 2 and "nothing to divide: it has the splits train, val, test" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--output", "a.json"], "must end in .csv"),
+        (["--val", "1.5", "--output", "a.csv"], "--val"),
+        (["--val", "0", "--output", "a.csv"], "--val and --test are 0"),
+        ([], "--output"),
+    ],
+)
+def test_wrong_calls_of_split_exit_2(folder: Path, arguments: list[str], message: str) -> None:
+    done = run("split", folder / "captions_train.json", *arguments)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_error_for_truncated_json_has_the_position(folder: Path) -> None:

@@ -15,10 +15,11 @@ from captioner.bundle.loading import Bundle, load_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.run_bundle import check_parity, export_run
 from captioner.text.vocabulary import Vocabulary
-from captioner.train import checkpoint
+from captioner.train import checkpoint, trainer
 from captioner.train.distributed import World
 from captioner.train.run_folder import RunFolder
 from captioner.train.setup import prepare
+from captioner.train.splits import read_splits
 from captioner.train.start import encode, start
 from tests.train import tiny_run
 
@@ -291,3 +292,43 @@ def test_decoders_that_ignore_rows_and_columns_accept_crops(shapes: Path) -> Non
 def test_crops_of_grids_are_refused_when_training_from_pixels(shapes: Path) -> None:
     with pytest.raises(UsageError, match=r"training\.crop=0\.8 .*encoder\.tail=stem .*set training\.crop=1"):
         prepare(tiny_run.config(shapes, encoder__tail="stem", training__crop=0.8), ALONE)
+
+
+def test_a_share_of_the_training_images_is_the_validation_split_and_is_recorded(tmp_path: Path) -> None:
+    data = tiny_run.write_data(tmp_path / "data")
+    config = tiny_run.config(data, data__val=0.25, training__epochs=1)
+    train, val = read_splits(config)
+    assert (len(train), len(val)) == (12, 4)
+    assert not {item.id for item in train} & {item.id for item in val}
+    run = tmp_path / "run"
+    run.mkdir()
+    trainer.train(config, run, ALONE)
+    record = json.loads((run / "split.json").read_text())
+    assert record["share"] == 0.25 and record["seed"] == config.seed
+    assert record["val"] == [item.id for item in val] and record["train"] == [item.id for item in train]
+    other = tiny_run.config(data, data__val=0.25, seed=config.seed + 1)
+    assert {item.id for item in read_splits(other)[1]} != {item.id for item in val}
+
+
+def test_a_run_is_not_resumed_with_other_images_in_its_splits(tmp_path: Path) -> None:
+    data = tiny_run.write_data(tmp_path / "data")
+    config = tiny_run.config(data, data__val=0.25, training__epochs=1)
+    run = tmp_path / "run"
+    run.mkdir()
+    trainer.train(config, run, ALONE)
+    tiny_run.write_data(tmp_path / "more", images=30)
+    moved = tiny_run.config(tmp_path / "more", data__val=0.25, training__epochs=2)
+    with pytest.raises(CaptionerError, match=r"the images are not those of .*split\.json any more"):
+        trainer.train(moved, run, ALONE, resume=True)
+
+
+def test_words_that_are_all_too_rare_are_refused_as_data_check_does(tmp_path: Path) -> None:
+    data = tiny_run.write_data(tmp_path / "data")
+    with pytest.raises(CaptionerError, match=r"no word of data\.train occurs 999 times.*lower data\.minimum_count"):
+        prepare(tiny_run.config(data, data__minimum_count=999), ALONE)
+
+
+@pytest.mark.parametrize("share", [0, 1, 1.5, -0.1])
+def test_a_share_is_between_0_and_1(tmp_path: Path, share: float) -> None:
+    with pytest.raises(UsageError, match=r"data\.val: input should be (greater|less) than"):
+        tiny_run.config(tmp_path, data__val=share)
