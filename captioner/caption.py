@@ -13,6 +13,65 @@ from captioner.text.sentences import sentence
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Curves:
+    """A word's probability while more and more of the picture is blurred (deletion) or uncovered (insertion).
+
+    Attributes:
+        shares: Shares of the cells that are blurred or uncovered, 0 to 1.
+        deletion: Probability with that share blurred, most attended cells first.
+        insertion: Probability with only that share uncovered, most attended cells first.
+        random_deletion: As `deletion`, in random order.
+        random_insertion: As `insertion`, in random order.
+    """
+
+    shares: NDArray[np.float64]
+    deletion: NDArray[np.float32]
+    insertion: NDArray[np.float32]
+    random_deletion: NDArray[np.float32]
+    random_insertion: NDArray[np.float32]
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Lists of numbers, ready for JSON."""
+        return {name: [round(float(value), 5) for value in getattr(self, name)] for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence:
+    """What a word depended on, measured by blurring parts of the picture.
+
+    Attributes:
+        relied: How much the word's log-probability falls when a window around the cell is blurred, (rows, cols).
+        seen: Log-probability with the picture.
+        blurred: Log-probability after the same words when the whole picture is blurred: what habit alone gives.
+        correlation: Rank correlation of attention and `relied`; None if one of them is flat.
+        curves: Deletion and insertion, where they were measured.
+    """
+
+    relied: NDArray[np.float32]
+    seen: float
+    blurred: float
+    correlation: float | None = None
+    curves: Curves | None = None
+
+    @property
+    def habit(self) -> float:
+        """The share of the word's probability that is left without the picture, 0 to 1."""
+        return float(min(1.0, np.exp(self.blurred - self.seen)))
+
+    def to_dict(self, *, maps: bool = True) -> dict[str, Any]:
+        """Plain numbers and lists, ready for JSON. Without `maps`, the map and the curves are left out."""
+        values: dict[str, Any] = {
+            "seen": self.seen,
+            "blurred": self.blurred,
+            "habit": self.habit,
+            "correlation": self.correlation,
+        }
+        if maps:
+            values |= {"relied": self.relied.tolist(), "curves": self.curves and self.curves.to_dict()}
+        return values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Word:
     """One word with its log-probability, attention map and gate.
 
@@ -22,6 +81,8 @@ class Word:
         alpha: Attention weights of the grid's cells, (rows, cols). They add up to 1.
         gate: Share of the context that the decoder used, 0 to 1 (beta in the paper).
         cell: Row and column of the cell that a hard-attention model selected; None if it used all cells.
+        alternatives: The likeliest words at this position with their probabilities; empty if they were not asked for.
+        evidence: What the word depended on; None if it was not measured.
     """
 
     text: str
@@ -29,6 +90,8 @@ class Word:
     alpha: NDArray[np.float32]
     gate: float = 1.0
     cell: tuple[int, int] | None = None
+    alternatives: tuple[tuple[str, float], ...] = ()
+    evidence: Evidence | None = None
 
     @property
     def probability(self) -> float:
@@ -49,6 +112,10 @@ class Word:
             "entropy": self.entropy,
             "cell": None if self.cell is None else list(self.cell),
         }
+        if self.alternatives:
+            values["alternatives"] = [[text, probability] for text, probability in self.alternatives]
+        if self.evidence is not None:
+            values["evidence"] = self.evidence.to_dict(maps=maps)
         return values | ({"alpha": self.alpha.tolist()} if maps else {})
 
     def __eq__(self, other: object) -> bool:

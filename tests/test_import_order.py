@@ -27,6 +27,7 @@ ORDER = (
     "captioning",
     "data",
     "metrics",
+    "evidence",
     "overlay",
     "writers",
     "train",

@@ -69,6 +69,14 @@ if TYPE_CHECKING:
     metavar="X",
     help="Opacity of the map over the picture.",
 )
+@click.option(
+    "--evidence",
+    is_flag=True,
+    help="Also measure what each content word relied on, by blurring parts of the picture; html and npz show it.",
+)
+@click.option(
+    "--curves", is_flag=True, help="With --evidence: also measure deletion and insertion curves, which takes longer."
+)
 @click.option("--text", metavar="SENTENCE", help="Draw where the model looks for this sentence, not for its own.")
 @click.option(
     "--compare",
@@ -91,6 +99,8 @@ def command(
     grid: bool,
     per_word: bool,
     opacity: float,
+    evidence: bool,
+    curves: bool,
     text: str | None,
     compare: tuple[str, ...],
     overwrite: bool,
@@ -111,7 +121,7 @@ def command(
     """
     from captioner.captioning import Captioner
     from captioner.images import inputs
-    from captioner.overlay.model_captions import force_captions, model_labels, search_captions
+    from captioner.overlay.model_captions import examined, force_captions, model_labels, search_captions
     from captioner.overlay.overlay_folder import OverlayFolder, check_formats
     from captioner.writers.run_summary import RunSummary
 
@@ -122,6 +132,10 @@ def command(
         raise click.UsageError("--text has no words")
     if resume and overwrite:
         raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
+    if curves and not evidence:
+        raise click.UsageError("--curves needs --evidence")
+    if evidence and not {"html", "npz"} & set(format_names):
+        raise click.UsageError("--evidence is shown by the formats html and npz; add one of them with --format")
     style = Style(style_name, grid=grid, per_word=per_word, opacity=opacity)
     options = given_options(search)
     if text is not None and (without_effect := set(options) - {"hard_attention", "seed"}):
@@ -151,6 +165,8 @@ def command(
     else:
         with_page = "html" in format_names
         results = search_captions(captioners, names, options, pixel_limit=pixel_limit, with_alternatives=with_page)
+    if {"html", "npz"} & set(format_names):
+        results = examined(captioners, results, options, evidence=evidence, curves=curves)
     for problem in picture_inputs.problems:
         click.echo(f"captioner: {problem.reason}", err=True)
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out, verb="drawn")

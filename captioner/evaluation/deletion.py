@@ -20,7 +20,7 @@ from captioner.images.pixels import Pixels
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search import SearchOptions, force
 from captioner.metrics.means import Mean, mean_of
-from captioner.text.nouns import FUNCTION_WORDS
+from captioner.text.nouns import is_content_word
 
 SHARE = 0.1  # share of the cells that are blanked
 _BATCH = 16  # pictures per encoder call
@@ -51,7 +51,7 @@ def deletion(
     cells = 0
     for number, (pixels, caption) in enumerate(cases):
         random = np.random.default_rng((seed, number))
-        content_words = [i for i, word in enumerate(caption.words) if _is_content_word(word.text)]
+        content_words = [i for i, word in enumerate(caption.words) if is_content_word(word.text)]
         if not content_words:
             continue
         numbers = [backend.vocabulary.index[word.text] for word in caption.words]
@@ -105,10 +105,6 @@ def blank(pixels: Pixels, cover: NDArray[np.bool_]) -> Pixels:
     painted: Pixels = pixels.copy()
     painted[cover[row[:, None], col[None, :]]] = np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)
     return painted
-
-
-def _is_content_word(text: str) -> bool:
-    return text not in FUNCTION_WORDS and not text.startswith("<")
 
 
 def _log_probabilities(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import re
 from functools import lru_cache
 from html import escape
@@ -44,6 +45,12 @@ _IMPORT = re.compile(r'^import .* from "\./\w+\.js";\n', re.MULTILINE)
 def policy_hash(text: str) -> str:
     """The hash by which a Content-Security-Policy allows a script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def script_json(content: object) -> str:
+    """JSON for a script element: without the characters that could end it or open a comment."""
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def html_document(

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
+from pathlib import PurePath
 
 from PIL import ImageFont
+
+from captioner.images.reading import Picture
 
 Font = ImageFont.FreeTypeFont
 
@@ -24,6 +27,11 @@ _SYSTEM_FONTS = (
     "arial.ttf",
     "msyh.ttc",
 )
+
+
+def shown_name(picture: Picture | None) -> str:
+    """The file name without its folders: overlays are mailed to others."""
+    return PurePath(picture.name.replace("\\", "/")).name if picture is not None else ""
 
 
 @lru_cache(maxsize=64)

@@ -12,8 +12,10 @@ import numpy as np
 from captioner.caption import Caption, Failure, Word
 from captioner.captioning import Captioner
 from captioner.errors import CaptionerError
+from captioner.evidence.word_evidence import with_alternatives, with_evidence
 from captioner.images.inputs import PictureBytes
 from captioner.images.reading import source_name
+from captioner.options import SearchOptions
 
 MAX_ALTERNATIVES = 5  # sentences of a page
 
@@ -60,6 +62,31 @@ def force_captions(
                 yield Failure(source_name(name), str(error))
 
     return zip(*(_with_cells(captioner, forced(captioner)) for captioner in captioners), strict=True)
+
+
+def examined(
+    captioners: Sequence[Captioner],
+    results: Iterable[PerModel],
+    options: dict[str, Any],
+    *,
+    evidence: bool = False,
+    curves: bool = False,
+) -> Iterator[PerModel]:
+    """The captions with the likeliest words at each position and, if asked for, with evidence and curves."""
+    settings = [captioner.options(**options) for captioner in captioners]
+
+    def with_words(captioner: Captioner, result: Caption | Failure, search: SearchOptions) -> Caption | Failure:
+        if not isinstance(result, Caption):
+            return result
+        try:
+            if evidence:
+                return with_evidence(captioner, result, search, curves=curves)
+            return with_alternatives(captioner, result, search)
+        except CaptionerError as error:  # the picture may have been deleted meanwhile
+            return Failure(result.picture.name if result.picture else "", str(error))
+
+    for per_model in results:
+        yield tuple(with_words(*row) for row in zip(captioners, per_model, settings, strict=True))
 
 
 def model_labels(models: Sequence[str]) -> list[str]:

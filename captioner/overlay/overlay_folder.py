@@ -19,7 +19,7 @@ from captioner.images.reading import Picture
 from captioner.overlay import gallery, painting
 from captioner.overlay.animation import animation_of
 from captioner.overlay.arrays import arrays_npz
-from captioner.overlay.page import page_of
+from captioner.overlay.page import Links, link_to_next, page_of
 from captioner.overlay.painting import Style
 from captioner.overlay.pdf import check_installed
 from captioner.overlay.sheet import Named, comparison, comparison_pdf, comparison_svg
@@ -96,6 +96,8 @@ class OverlayFolder:
         self._resolved = path.resolve()
         self._taken |= {_key(picture.name) for picture in inputs if picture.resolve().parent == self._resolved}
         self._cards: list[gallery.Card] = []
+        self._page: Path | None = None  # the last page
+        self._kept: set[Path] = set()  # pages that existed and are not ours to change
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -117,13 +119,19 @@ class OverlayFolder:
                 if is_occupied(path) and not self.overwrite and not continues_words:
                     if not self.resume:
                         written.kept.append(path)
+                        self._kept.add(path)
                     continue
                 if target.format == "words":
                     self._write_words(path, captions[target.model or 0])
+                elif target.format == "html":
+                    links = Links("index.html" if self.with_gallery else "", self._page.name if self._page else "")
+                    write_atomically(path, page_of(named, self.style, links=links))
                 else:
                     drawn = named if target.model is None else [named[target.model]]
                     write_atomically(path, _CONTENT[target.format](drawn, self.style))
                 written.files.append(path)
+            if self.with_gallery and "html" in self.formats:
+                self._link_page(self.path / f"{written.stem}.html")
             if self.with_gallery:
                 self._add_card(written.stem, picture, named)
         except OSError as error:
@@ -139,6 +147,12 @@ class OverlayFolder:
             return Written("", "index", renamed=False, kept=[path])
         write_atomically(path, gallery.index(self._cards))
         return Written("", "index", renamed=False, files=[path])
+
+    def _link_page(self, page: Path) -> None:
+        """Add a link to this page to the page before, which was written when the next one was not known."""
+        before, self._page = self._page, page
+        if before is not None and before not in self._kept and before.is_file():
+            write_atomically(before, link_to_next(before.read_text(encoding="utf-8"), page.name))
 
     def _claim(self, picture: str) -> Written:
         """A stem whose files clash with those of no other picture of this run."""
@@ -184,14 +198,12 @@ class OverlayFolder:
             image.save(buffer, "JPEG", quality=82, optimize=True)
             write_atomically(thumbnail, buffer.getvalue())
         links = tuple((target.format, target.name) for target in self._targets(stem))
-        texts = tuple((model, caption.text) for model, caption in named)
-        self._cards.append(gallery.Card(picture.name, texts, f"thumbnails/{stem}.jpg", size, links))
+        self._cards.append(gallery.Card(picture.name, tuple(named), f"thumbnails/{stem}.jpg", size, links))
 
 
 _CONTENT: dict[str, Callable[[Named, Style], bytes | str]] = {
     "png": lambda captions, style: _png(comparison(captions, style)),
     "gif": animation_of,
-    "html": page_of,
     "npz": lambda captions, style: arrays_npz(captions[0][1]),
     "svg": comparison_svg,
     "pdf": comparison_pdf,

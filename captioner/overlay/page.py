@@ -6,11 +6,9 @@ hashes, so no caption and no file name can bring in a script.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import PurePath
 from urllib.parse import quote
 
 from PIL import Image
@@ -19,7 +17,8 @@ from captioner.caption import Caption, Word
 from captioner.errors import UsageError
 from captioner.images.reading import Picture
 from captioner.overlay import painting
-from captioner.overlay.embedding import data_uri, html_document, module_script, style_sheet
+from captioner.overlay.embedding import data_uri, html_document, module_script, script_json, style_sheet
+from captioner.overlay.lettering import shown_name
 from captioner.overlay.painting import Style
 from captioner.overlay.sheet import columns
 from captioner.overlay.view import view_of
@@ -75,11 +74,6 @@ and use the arrow keys, to see for which words the model looked there.</p>
 def link_to_next(document: str, file: str) -> str:
     """The page with a link to the next one."""
     return document.replace(NEXT, _link("next", file, "next →"), 1)
-
-
-def shown_name(picture: Picture | None) -> str:
-    """The file name without its folders: overlays are mailed to others."""
-    return PurePath(picture.name.replace("\\", "/")).name if picture is not None else ""
 
 
 def _navigation(picture: Picture | None, links: Links) -> str:
@@ -143,9 +137,3 @@ def _data(captions: Sequence[tuple[str, Caption]], style: Style) -> str:
         "tracks": [view_of(caption) for _, caption in captions],
     }
     return script_json(content)
-
-
-def script_json(content: object) -> str:
-    """JSON for a script element: without the characters that could end it or open a comment."""
-    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

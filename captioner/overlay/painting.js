@@ -176,4 +176,4 @@ function scaleColors({ style, opacity }) {
   return out;
 }
 
-export { COLOR_MAP, STYLES, focus, halfArea, paint, scaleColors, shareThreshold };
+export { COLOR_MAP, STYLES, focus, halfArea, paint, project, scaleColors, shareThreshold };

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.caption import Caption, Word
-from captioner.text.nouns import FUNCTION_WORDS
+from captioner.caption import Caption, Evidence, Word
+from captioner.text.nouns import is_content_word
 
 UNIT = 100_000  # weights are whole numbers in units of 1 / UNIT, which makes pages smaller
 
@@ -17,11 +17,6 @@ UNIT = 100_000  # weights are whole numbers in units of 1 / UNIT, which makes pa
 def view_of(caption: Caption) -> list[dict[str, Any]]:
     """The caption and its alternatives, as `captions` of a viewer."""
     return [_view(shown) for shown in (caption, *caption.alternatives)]
-
-
-def is_content_word(text: str) -> bool:
-    """Whether a word names something: not "a", "of" or a token such as `<unk>`."""
-    return text.lower() not in FUNCTION_WORDS and not text.startswith("<")
 
 
 def _view(caption: Caption) -> dict[str, Any]:
@@ -45,6 +40,23 @@ def _word(word: Word) -> dict[str, Any]:
     }
     if word.cell is not None:
         view["cell"] = list(word.cell)
+    if word.alternatives:
+        view["alternatives"] = [[text, _finite(p)] for text, p in word.alternatives]
+    if word.evidence is not None:
+        view["evidence"] = _evidence(word.evidence)
+    return view
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "map": np.round(evidence.relied.ravel().astype(np.float64), 3).tolist(),
+        "seen": _finite(evidence.seen),
+        "blurred": _finite(evidence.blurred),
+    }
+    if evidence.correlation is not None:
+        view["correlation"] = _finite(evidence.correlation)
+    if evidence.curves is not None:
+        view["curves"] = evidence.curves.to_dict()
     return view
 
 

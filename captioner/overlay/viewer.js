@@ -35,7 +35,7 @@
    captioner.overlay.view_of(caption) makes an entry of `captions` in Python. */
 import { STYLES, focus, scaleColors } from "./painting.js";
 import { createStage, element } from "./stage.js";
-import { habit, isHabit, percent, spoken, wordFacts } from "./word_facts.js";
+import { fromPicture, isHabit, percent, spoken, wordFacts } from "./word_facts.js";
 
 const LEAST_TOP = 4, LEAST_TOP_RELIED = 1; // lowest tops of the two scales: flat maps look flat
 const GUIDE = "Point at a word, tap it, or use the arrow keys ← → to see where the model looked for it.";
@@ -134,9 +134,11 @@ function createViewer(root, options) {
       const kind = word.content === false ? "cv-small" : isHabit(word) ? "cv-from-habit" : false;
       const text = element("span", { class: "cv-word" }, word.word);
       const fill = element("b"), rail = element("i", { class: "cv-under", "aria-hidden": "true" }, fill);
-      fill.style.width = `${100 * (word.evidence ? 1 - habit(word.evidence) : focus(word.map))}%`;
-      const button = element("button", { type: "button", class: kind,
-        title: isHabit(word) ? "This word comes from habit more than from the picture." : null }, text, rail);
+      fill.style.width = `${100 * (word.evidence ? fromPicture(word.evidence) : focus(word.map))}%`;
+      rail.classList.toggle("cv-empty", hasEvidence() && !word.evidence);
+      const button = element("button", { type: "button", class: kind, title: isHabit(word)
+        ? "This word comes from habit more than from the picture."
+        : `Bar: ${word.evidence ? "how much of the word came from the picture" : "how concentrated its map is"}.` }, text, rail);
       button.addEventListener("pointerenter", (event) => {
         if (event.pointerType !== "touch" && !timer) hover(i);
       });

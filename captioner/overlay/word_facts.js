@@ -10,6 +10,13 @@ const probability = (p) => (p >= 0.9995 ? "1.00" : p >= 0.01 ? p.toFixed(2) : p 
 // The share of the word's probability that is left when the picture is blurred away.
 const habit = (evidence) => Math.min(1, Math.exp(evidence.blurred - evidence.seen));
 const isHabit = (word) => word.content !== false && Boolean(word.evidence) && habit(word.evidence) >= HABIT;
+// How much of the word came from the picture: nothing if it is as likely without it, everything if it is 1,000 times as
+// likely with it, on a scale of ratios.
+const fromPicture = ({ seen, blurred }) => Math.min(1, Math.max(0, (seen - blurred) / Math.log(1000)));
+const times = (evidence) => {
+  const factor = Math.exp(evidence.seen - evidence.blurred);
+  return `× ${factor < 10 ? factor.toFixed(1) : factor < 1000 ? Math.round(factor) : "1000 or more"}`;
+};
 
 const thirds = (names, position) => names[Math.min(2, Math.floor(3 * position))];
 
@@ -55,16 +62,16 @@ function alternatives(word) {
 }
 
 function evidenceFigures(word) {
-  const { seen, blurred, correlation } = word.evidence, share = 1 - habit(word.evidence);
+  const { seen, blurred, correlation } = word.evidence, share = fromPicture(word.evidence);
   const both = element("div", { class: "cv-grounding", role: "img",
     "aria-label": `${percent(share)} from the picture, ${percent(1 - share)} from habit` },
     element("b", { class: "cv-picture" }), element("b", { class: "cv-habit" }));
   both.firstChild.style.flexGrow = share;
   both.lastChild.style.flexGrow = 1 - share;
   const figures = [
-    figure("From the picture", percent(share), null, "", "The probability of the word with the picture, compared with " +
-      "the probability after the same words when the picture is blurred away: " +
-      `${probability(Math.exp(seen))} and ${probability(Math.exp(blurred))}. The rest comes from habit: the words before it make it likely.`),
+    figure("From the picture", times(word.evidence), null, "", `The picture makes the word ${times(word.evidence).slice(2)} times ` +
+      `as likely: ${probability(Math.exp(seen))} with the picture, ${probability(Math.exp(blurred))} after the same words with the ` +
+      "picture blurred away. Green is what the picture adds, full at 1,000 times; hatched is habit: what the words before suggest."),
     both,
   ];
   if (isHabit(word)) {
@@ -131,4 +138,4 @@ function wordFacts(word, rows, cols, without) {
   return parts;
 }
 
-export { bar, habit, isHabit, percent, probability, spoken, wordFacts };
+export { fromPicture, isHabit, percent, spoken, wordFacts };

@@ -119,6 +119,11 @@ _FUNCTION_WORDS = (
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 
+def is_content_word(text: str) -> bool:
+    """Whether a word names something: not "a", "of" or a token such as `<unk>`."""
+    return text.lower() not in FUNCTION_WORDS and not text.startswith("<")
+
+
 @dataclass(frozen=True)
 class Mention:
     """Words `first` to `last - 1` of a caption name a category."""

@@ -1,7 +1,10 @@
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select
 
 from captioner.overlay.gallery import Card, index
 from captioner.overlay.overlay_folder import OverlayFolder
@@ -20,7 +23,9 @@ def gallery(tmp_path: Path) -> Path:
 
 def test_a_card_links_to_the_page_or_to_the_next_best_format():
     def card(*kinds: str) -> str:
-        return index([Card("dog.jpg", (("", "a dog"),), "t.jpg", (3, 2), tuple((k, f"dog.{k}") for k in kinds))])
+        return index(
+            [Card("dog.jpg", (("", caption("a dog")),), "t.jpg", (3, 2), tuple((k, f"dog.{k}") for k in kinds))]
+        )
 
     assert '<a class="picture" href="dog.html">' in card("png", "html")
     assert '<a class="picture" href="dog.png">' in card("npz", "png", "svg")
@@ -34,11 +39,60 @@ def test_the_gallery_shows_thumbnails_and_captions_and_finds_words(gallery, brow
     assert [image.get_attribute("alt") for image in images] == ["a dog runs", "a cat sleeps", "a <i> dog"]
     for image in images:
         assert browser.execute_script("return arguments[0].naturalWidth", image) == 300
-    browser.find_element(By.ID, "query").send_keys("dog a")
+    browser.find_element(By.ID, "query").send_keys("dog ru")
+    assert [card for card in browser.find_elements(By.CLASS_NAME, "card") if card.is_displayed()] == [
+        browser.find_elements(By.CLASS_NAME, "card")[0]
+    ]
+    browser.find_element(By.ID, "query").clear()
+    browser.find_element(By.ID, "query").send_keys("dog")
     shown = [card for card in browser.find_elements(By.CLASS_NAME, "card") if card.is_displayed()]
     assert len(shown) == 2 and browser.find_element(By.ID, "count").text == "2 of 3"
     assert complaints(browser) == []
     assert all(url.startswith(gallery.as_uri()) for url in requests(browser))
+
+
+def test_a_word_shows_its_map_on_the_thumbnails_and_opens_the_page_at_the_word(gallery, browser):  # noqa: F811
+    browser.get((gallery / "index.html").as_uri() + "#runs")
+    (canvas,) = browser.find_elements(By.CSS_SELECTOR, ".frame canvas")
+    dark = browser.execute_script(
+        """const [canvas] = arguments, {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return [canvas.width, [...data].filter((_, i) => i % 4 === 3)];""",
+        canvas,
+    )
+    shade = np.array(dark[1]).reshape(-1, dark[0])
+    brightest = np.unravel_index(shade.argmin(), shade.shape)
+    assert (brightest[0] // 10, brightest[1] // 10) == (0, 2)  # "runs" attends to cell (0, 2)
+    links = browser.find_elements(By.CSS_SELECTOR, "a.picture")
+    assert links[0].get_attribute("href").endswith("dog.html#3")
+
+
+def test_the_gallery_sorts_by_name_and_by_confidence_where_there_is_one(tmp_path, browser):  # noqa: F811
+    folder = OverlayFolder(tmp_path, ["npz"], with_gallery=True)
+    for name, sure in (("b.jpg", 0.9), ("a.jpg", None), ("c.jpg", 0.2)):
+        folder.add([dataclasses.replace(caption("a dog", name=name), confidence=sure)])
+    folder.finish()
+    browser.get((tmp_path / "index.html").as_uri())
+    order = Select(browser.find_element(By.ID, "order"))
+
+    def names(choice: str) -> str:
+        order.select_by_value(choice)
+        return "".join(name.text[0] for name in browser.find_elements(By.CLASS_NAME, "name"))
+
+    assert [names(choice) for choice in ("name", "least", "most", "given")] == ["abc", "cba", "bca", "bac"]
+    assert "90% sure" in browser.find_element(By.CLASS_NAME, "card").text
+
+
+def test_pages_of_a_folder_link_to_their_neighbours_and_the_gallery(gallery, browser):  # noqa: F811
+    pages = [gallery / f"{stem}.html" for stem in ("dog", "cat #1 ü%", "-b-")]
+    browser.get(pages[0].as_uri())
+    for page in pages[1:]:
+        browser.find_element(By.CSS_SELECTOR, "a[rel=next]").click()
+        assert browser.current_url == page.as_uri()
+    assert not browser.find_elements(By.CSS_SELECTOR, "a[rel=next]")
+    browser.find_element(By.CSS_SELECTOR, "a[rel=prev]").click()
+    assert browser.current_url == pages[1].as_uri()
+    browser.find_element(By.CSS_SELECTOR, "a[rel=index]").click()
+    assert browser.current_url == (gallery / "index.html").as_uri()
 
 
 def test_every_link_of_the_gallery_opens_a_file(gallery, browser):  # noqa: F811

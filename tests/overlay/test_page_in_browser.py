@@ -6,6 +6,7 @@ import dataclasses
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -13,7 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from captioner.caption import Caption
+from captioner.caption import Caption, Curves, Evidence
 from captioner.overlay import Style, page, page_of
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
 from tests.overlay.handmade_captions import caption, one_cell
@@ -266,13 +267,58 @@ def test_models_side_by_side_show_shared_words_together(opened):
     assert (pressed(driver, 0), pressed(driver, 1)) == (None, "big")
 
 
+def with_evidence() -> Caption:
+    """The second word was seen in the last cell; the third comes from habit."""
+    one = example()
+    relied = np.zeros((4, 6), np.float32)
+    relied[3, 5] = 2.5
+    curve = np.linspace(1, 0, 9, dtype=np.float32)
+    curves = Curves(np.linspace(0, 1, 9), curve, curve[::-1], curve, curve[::-1])
+    dog = dataclasses.replace(
+        one.words[1], alternatives=(("dog", 0.85), ("cat", 0.1)), evidence=Evidence(relied, -0.16, -6.0, 0.25, curves)
+    )
+    runs = dataclasses.replace(one.words[2], evidence=Evidence(0.01 * relied, -0.2, -0.25, None))
+    return dataclasses.replace(one, words=(one.words[0], dog, runs, *one.words[3:]))
+
+
+def test_looked_at_and_relied_on_can_be_switched_and_shown_side_by_side(opened):
+    driver = opened(page(with_evidence(), HEAT))
+    assert pressed(driver) == "dog"  # the most visual word
+    _, relied, both = driver.find_elements(By.CSS_SELECTOR, ".cv-layers button")
+    assert in_cell(brightest(driver), 0, 1)
+    relied.click()
+    assert in_cell(brightest(driver), 3, 5)
+    assert "less likely" in driver.find_element(By.CLASS_NAME, "cv-ticks").text
+    both.click()
+    figures = [f for f in driver.find_elements(By.CSS_SELECTOR, ".cv-stages figure") if f.is_displayed()]
+    assert [figure.text for figure in figures] == ["looked at", "relied on"]
+    words(driver)[0].click()
+    assert "not measured" in driver.find_element(By.CLASS_NAME, "cv-stages").text
+
+
+def test_the_facts_tell_what_came_from_the_picture_and_mark_habit(opened):
+    driver = opened(page(with_evidence()))
+    facts = driver.find_element(By.CLASS_NAME, "cv-facts").text
+    assert "From the picture\n× 344" in facts and "0.25" in facts and "cat\n0.10" in facts
+    assert len(driver.find_elements(By.CSS_SELECTOR, ".cv-curves polyline")) == 4
+    assert [w.text for w in driver.find_elements(By.CSS_SELECTOR, ".cv-from-habit .cv-word")] == ["runs"]
+    words(driver)[2].click()
+    assert "comes from habit" in driver.find_element(By.CLASS_NAME, "cv-facts").text
+
+
+def test_without_evidence_nothing_is_said_about_it(opened):
+    driver = opened(page(example()))
+    assert not driver.find_element(By.CLASS_NAME, "cv-layers").is_displayed()
+    assert "habit" not in driver.find_element(By.TAG_NAME, "main").text
+
+
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_every_text_has_the_contrast_of_wcag(opened, browser, name):  # noqa: F811
     scheme(browser, name)
-    driver = opened(page(example(alternatives=("two cats",))))
+    driver = opened(page(dataclasses.replace(with_evidence(), confidence=0.7, alternatives=(caption("two cats"),))))
     for summary in driver.find_elements(By.TAG_NAME, "summary"):
         summary.click()
-    words(driver)[1].click()
+    words(driver)[2].click()
     stage = driver.find_element(By.CLASS_NAME, "cv-stage")
     corner = round(-0.45 * stage.size["width"]), round(-0.45 * stage.size["height"])
     ActionChains(driver).move_to_element_with_offset(stage, *corner).perform()  # highlights some words

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search.beam import beam_search
@@ -38,11 +39,14 @@ def force(
     annotations: Annotations,
     captions: Sequence[Sequence[Sequence[int]]],
     options: SearchOptions | None = None,
+    *,
+    top_words: int = 0,
 ) -> list[list[Hypothesis]]:
     """Given captions with the model's probabilities and maps: a list of captions per image.
 
     A caption is its word numbers, without start and end. An unknown word is read as `<unk>`, with the probability of
-    `<unk>`. Only `length_power`, `hard_attention` and `seed` of the options are used.
+    `<unk>`. Only `length_power`, `hard_attention` and `seed` of the options are used. With `top_words`, each
+    position has that many likeliest words.
     """
     options = options or SearchOptions()
     images = len(annotations.values)
@@ -61,8 +65,13 @@ def force(
     state = backend.select_hypotheses(state, np.zeros((images, width), np.int64))
     last = np.full((images, width), vocabulary.start, np.int64)
     log_probabilities, alphas, gates, cells = [], [], [], []
+    likeliest: list[NDArray[np.int64]] = []  # (images, width, top_words) per step
+    chances: list[NDArray[np.float32]] = []
     for time in range(longest + 1):
         step = backend.step(state, last)
+        if top_words:
+            likeliest.append(np.argsort(-step.log_probabilities, axis=2, kind="stable")[:, :, :top_words])
+            chances.append(np.exp(np.take_along_axis(step.log_probabilities, likeliest[-1], axis=2)))
         state, last = step.state, targets[:, :, time]
         log_probabilities.append(np.take_along_axis(step.log_probabilities, last[:, :, None], axis=2)[:, :, 0])
         alphas.append(step.alpha)
@@ -82,6 +91,10 @@ def force(
             alphas=maps[i, k, :n],
             gates=gate_table[i, k, :n],
             cells=None if cell_table is None else cell_table[i, k, :n],
+            likeliest=tuple(
+                tuple(zip(words[i, k].tolist(), shares[i, k].tolist(), strict=True))
+                for words, shares in zip(likeliest[:n], chances[:n], strict=True)
+            ),
         )
 
     return [[hypothesis(i, k) for k in range(len(of_image))] for i, of_image in enumerate(captions)]

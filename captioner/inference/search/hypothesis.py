@@ -25,6 +25,8 @@ class Hypothesis:
     alphas: NDArray[np.float32]  # (n, L)
     gates: NDArray[np.float32]  # (n,)
     cells: NDArray[np.int64] | None  # (n,): the cells that a hard model selected
+    # For each row the likeliest words with their probabilities, where `force` was asked for them.
+    likeliest: tuple[tuple[tuple[int, float], ...], ...] = ()
 
 
 def normalized(total: float, length: int, power: float) -> float:

@@ -1,0 +1,95 @@
+"""Evidence for the words of a caption: what else the model could have said, and what each word relied on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from captioner.caption import Caption, Evidence, Word
+from captioner.captioning import Captioner
+from captioner.errors import CaptionerError
+from captioner.evidence.curves import curves as measure_curves
+from captioner.evidence.occlusion import Occlusion, occlusion
+from captioner.images.pixels import Pixels, squash
+from captioner.inference.search import SearchOptions, force
+from captioner.metrics.rank_correlation import rank_correlation
+from captioner.text.nouns import is_content_word
+from captioner.text.vocabulary import UNK
+
+ALTERNATIVES = 5  # likeliest words per position
+
+
+def with_alternatives(captioner: Captioner, caption: Caption, options: SearchOptions | None = None) -> Caption:
+    """The caption, and its alternatives, with the likeliest words at each position."""
+    return _with_alternatives(captioner, caption, _pixels(captioner, caption), options or captioner.defaults)
+
+
+def with_evidence(
+    captioner: Captioner, caption: Caption, options: SearchOptions | None = None, *, curves: bool = False
+) -> Caption:
+    """As `with_alternatives`, and the content words have evidence; with `curves`, deletion and insertion curves too.
+
+    `options` are those that the caption was made with: `hard_attention` and `seed` matter.
+    """
+    options = options or captioner.defaults
+    pixels = _pixels(captioner, caption)
+    caption = _with_alternatives(captioner, caption, pixels, options)
+    measured = [i for i, word in enumerate(caption.words) if is_content_word(word.text)]
+    if not measured:
+        return caption
+    backend, numbers = captioner.backend, _numbers(captioner, caption)
+    occluded = occlusion(backend, pixels, numbers, options, threads=captioner.threads)
+    by_word = (
+        measure_curves(
+            backend,
+            pixels,
+            numbers,
+            [word.alpha for word in caption.words],
+            measured,
+            options,
+            threads=captioner.threads,
+        )
+        if curves
+        else {}
+    )
+    words = list(caption.words)
+    for i in measured:
+        words[i] = replace(words[i], evidence=replace(_evidence(words[i], occluded, i), curves=by_word.get(i)))
+    return replace(caption, words=tuple(words))
+
+
+def _evidence(word: Word, occluded: Occlusion, i: int) -> Evidence:
+    relied = occluded.relied[i]
+    correlation = rank_correlation(word.alpha, relied)
+    return Evidence(relied, float(occluded.seen[i]), float(occluded.blurred[i]), correlation)
+
+
+def _with_alternatives(captioner: Captioner, caption: Caption, pixels: Pixels, options: SearchOptions) -> Caption:
+    captions = [caption, *caption.alternatives]
+    backend = captioner.backend
+    numbers = [_numbers(captioner, each) for each in captions]
+    (hypotheses,) = force(backend, backend.encode(pixels[None]), [numbers], options, top_words=ALTERNATIVES)
+    texts = backend.vocabulary.words
+    named = [
+        replace(
+            each,
+            words=tuple(
+                replace(word, alternatives=tuple((texts[number], p) for number, p in likeliest))
+                for word, likeliest in zip(each.words, hypothesis.likeliest, strict=False)  # the end has some too
+            ),
+        )
+        for each, hypothesis in zip(captions, hypotheses, strict=True)
+    ]
+    return replace(named[0], alternatives=tuple(named[1:]))
+
+
+def _pixels(captioner: Captioner, caption: Caption) -> Pixels:
+    if caption.picture is None:
+        raise CaptionerError("the caption has no picture to examine; make it with Captioner")
+    size = captioner.backend.image_size
+    limit = caption.picture.frame.width * caption.picture.frame.height  # it was within the limit when it was captioned
+    return squash(caption.picture.open(min_side=2 * size, pixel_limit=limit), size)
+
+
+def _numbers(captioner: Captioner, caption: Caption) -> list[int]:
+    index = captioner.backend.vocabulary.index
+    return [index.get(word.text, index[UNK]) for word in caption.words]
