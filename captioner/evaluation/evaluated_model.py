@@ -54,6 +54,5 @@ def _load_run(folder: Path, device: str | None, threads: int | None) -> Evaluate
     best = load_best(folder)
     if threads:
         torch.set_num_threads(threads)
-    defaults = best.config.training.validation.search
-    captioner = Captioner(TorchBackend(best.network, best.vocabulary, usable(device)), defaults)
+    captioner = Captioner(TorchBackend(best.network, best.vocabulary, usable(device)), best.config.decoding)
     return EvaluatedModel(best.config.name, "hard" if best.network.decoder.hard else "soft", captioner)

@@ -132,7 +132,7 @@ def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: 
     rows, cols = network.encoder.grid()
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
-    note = validation.search.summary
+    note = config.decoding.summary
     return Manifest(
         name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
@@ -141,7 +141,7 @@ def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: 
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
         scored_on=f"validation while training, {validation.images or 'all'} images, {note}" if scores else "",
-        decoding=validation.search,
+        decoding=config.decoding,
         settings={
             # The bundle contains all weights, so it does not matter where the encoder's came from.
             "encoder": config.encoder.model_copy(update={"weights": "none"}).model_dump(mode="json"),

@@ -45,6 +45,7 @@ class Decoder(CaptionDecoder):
         super().__init__(settings, annotation_size)
         s = settings
         self.hard = s.attention.mode != "soft"
+        self.temperature = s.attention.temperature
         size = s.annotation_size or annotation_size  # D, after the projection
         m, n = s.embedding_size, s.hidden_size
         self.project = nn.Linear(annotation_size, size) if s.annotation_size else None
@@ -84,6 +85,12 @@ class Decoder(CaptionDecoder):
                     nn.init.orthogonal_(gate)
             for layer in (self.from_word, *self.upper):
                 layer.bias[n : 2 * n] = 1.0
+
+    def set_temperature(self, temperature: float) -> None:
+        """Divide scores by this from now on, not by the temperature of the settings: training may anneal it."""
+        self.temperature = temperature
+        if isinstance(self.sentinel, Sentinel):
+            self.sentinel.temperature = temperature
 
     # --- decoding: one word at a time -------------------------------------------------------------
 
@@ -135,7 +142,7 @@ class Decoder(CaptionDecoder):
         h, c = own[f"h{len(self.upper)}"], own[f"c{len(self.upper)}"]
         if self.word_query is not None:
             h = h + self.word_query(word)  # the query: h_{t-1} has not read E y_{t-1}
-        e = self.score(shared["keys"], h) / self.settings.attention.temperature  # (B, K, L) or (B, K, H, L)
+        e = self.score(shared["keys"], h) / self.temperature  # (B, K, L) or (B, K, H, L)
         alpha, e, remembered = self.location(e, h, own)  # alpha = softmax(e), or another normalizer
         weights, cell = self.cell_sampling(alpha, choice)  # soft: alpha; hard: one-hot
         beta = self.gate(h)  # (B, K, 1)

@@ -7,10 +7,13 @@ Sums over words include the end token and no padding. They are divided by the nu
 of words, so that lambda and lambda_r mean what they mean in the paper.
 
 R_t = sum_{t' >= t} log p(y_t' | s, a) is the likelihood of the words from step t on (earlier words do not depend on
-s_t). It carries no gradient. The baseline is b_t = b * (words left at t), where b is a moving average of the mean log p
-of a word over sampled captions. Captions that use the expectation instead of a sample have neither the score-function
-term nor the entropy bonus, but they count among the captions that a sum is divided by. Both kinds of attention have
-the doubly stochastic term.
+s_t). It carries no gradient. The baseline b_t is one of two. With one sample s per caption it is b * (words left at t),
+where b is a moving average of the mean log p of a word over sampled captions. With several samples of the same caption
+it is the mean of R_t over the other ones (leave-one-out, Kool et al. 2019): most of the variance of R_t is how hard the
+words of a caption are, which is in both and cancels out. Neither depends on s_t, so the gradient is unbiased.
+
+Captions that use the expectation instead of a sample have neither the score-function term nor the entropy bonus, but
+they count among the captions that a sum is divided by. Both kinds of attention have the doubly stochastic term.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class Loss:
     nll: Tensor  # sum over words of -log p, without label smoothing; no gradient
     coverage: Tensor  # the doubly stochastic term, per caption; no gradient
     entropy: Tensor  # mean entropy of alpha over words; no gradient
+    advantage: Tensor  # hard attention: root mean square of R_t - b_t over sampled words; no gradient
     sampled: Tensor  # (2,): sum of log p and number of words of sampled captions, for the baseline
 
 
@@ -45,8 +49,12 @@ def loss(
     reward: float = 1.0,
     entropy: float = 0.0,
     baseline: float = 0.0,
+    samples: int = 1,
 ) -> Loss:
-    """The loss of `captions` captions. It has the terms of hard attention where captions were sampled."""
+    """The loss of `captions` captions. It has the terms of hard attention where captions were sampled.
+
+    With `samples` above 1, that many rows in succession are samples of the same caption, and each counts as a caption.
+    """
     log_softmax = F.log_softmax(forced.logits, -1)  # (N, V)
     log_p = log_softmax.gather(1, forced.targets.unsqueeze(1)).squeeze(1)  # (N,)
     smoothed = (1 - label_smoothing) * log_p + label_smoothing * log_softmax.mean(-1) if label_smoothing else log_p
@@ -56,10 +64,13 @@ def loss(
     if doubly_stochastic:
         total = total + doubly_stochastic * coverage
     sampled = torch.zeros(2, device=log_p.device)
+    advantage = torch.zeros(1, device=log_p.device)
     if forced.sampled is not None and forced.cell is not None:
         mask = forced.sampled.to(log_p.dtype)
         log_s = torch.log(forced.alpha.gather(1, forced.cell.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
-        advantage = (rewards(log_p.detach(), forced) - baseline * words_left(forced)) * mask
+        likelihood = rewards(log_p.detach(), forced)
+        others = mean_of_others(likelihood, forced, samples) if samples > 1 else baseline * words_left(forced)
+        advantage = (likelihood - others) * mask
         total = total - reward * (advantage * log_s).sum() / captions
         total = total - entropy * (map_entropy * mask).sum() / captions
         sampled = torch.stack([(log_p.detach() * mask).sum(), mask.sum()])
@@ -69,6 +80,7 @@ def loss(
         nll=-log_p.detach().sum(),
         coverage=coverage.detach(),
         entropy=map_entropy.detach().mean(),
+        advantage=(advantage.square().sum() / sampled[1].clamp_min(1)).sqrt(),
         sampled=sampled,
     )
 
@@ -92,3 +104,12 @@ def rewards(log_p: Tensor, forced: TeacherForced) -> Tensor:
 def words_left(forced: TeacherForced) -> Tensor:
     """The number of words of a caption from a word on, for every word."""
     return rewards(torch.ones(len(forced.row), device=forced.row.device), forced)
+
+
+def mean_of_others(values: Tensor, forced: TeacherForced, samples: int) -> Tensor:
+    """For every word: the mean of `values` at the same word in the other samples of its caption."""
+    rows, times = int(forced.row.max()) + 1, int(forced.time.max()) + 1
+    table = torch.zeros(-(-rows // samples) * samples, times, dtype=values.dtype, device=values.device)
+    table[forced.row, forced.time] = values
+    sums = table.view(-1, samples, times).sum(1).repeat_interleave(samples, 0)
+    return (sums[forced.row, forced.time] - values) / (samples - 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from captioner.model import loss as objective
 from captioner.model.caption_decoder import TeacherForced
+from captioner.model.decoder import Decoder
 from captioner.model.network import Network
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.box_targets import BatchBoxes
@@ -22,8 +24,9 @@ from captioner.train.checkpoint import TrainingState
 from captioner.train.config import TrainingSettings
 from captioner.train.corpus import Batch, padded_arrays
 from captioner.train.distributed import World
-from captioner.train.grounding_loss import grounding_loss, grounding_weight
+from captioner.train.grounding_loss import grounding_loss
 from captioner.train.loss_settings import GroundingSettings
+from captioner.train.schedule import annealed
 from captioner.train.self_critical import SelfCritical
 from captioner.train.setup import TrainingSetup
 
@@ -65,6 +68,7 @@ class BatchLoss:
         self.setup, self.settings, self.state, self.world, self.generator = setup, settings, state, world, generator
         self.network = setup.network
         self.self_critical: SelfCritical | None = None  # set when its stage begins
+        self.progress = 0.0  # of the run, 0 to 1; set by the trainer before each batch
 
     def begin_epoch(self) -> None:
         s = self.settings
@@ -80,9 +84,10 @@ class BatchLoss:
 
     def __call__(self, batch: Batch, grids: Tensor, boxes: BatchBoxes | None) -> Tensor:
         """The loss of a batch, from the grids of its images and their boxes, if boxes train anything."""
-        if self.self_critical:
-            return self._self_critical(self.self_critical, batch, grids, boxes)
-        return self._teacher_forced(batch, grids, boxes)
+        with self._annealed_temperature():
+            if self.self_critical:
+                return self._self_critical(self.self_critical, batch, grids, boxes)
+            return self._teacher_forced(batch, grids, boxes)
 
     def weight(self, batch: Batch) -> float:
         """Smaller batches weigh less, so that all captions, or all sampled images, weigh the same."""
@@ -101,31 +106,36 @@ class BatchLoss:
         s, state, hard = self.settings, self.state, self.settings.hard
         sampling = s.scheduled_sampling
         own_words = min(sampling.maximum, max(0, state.epoch - sampling.start_epoch + 1) * sampling.increase)
-        captions = [[self.setup.corpus.caption(number) for number in row] for row in batch.captions]
+        rows = np.repeat(batch.captions, hard.samples, 1) if hard.samples > 1 else batch.captions
+        captions = [[self.setup.corpus.caption(number) for number in row] for row in rows]
         self.network.train()
-        sampled = self._sampled_rows(batch.captions.shape)
+        sampled = self._sampled_rows(rows.shape)
         forced, cell_logits = self._forward(
             grids, captions, word_dropout=s.word_dropout, sampled=sampled, own_words=own_words
         )
         loss = objective.loss(
             forced,
-            batch.captions.size,
+            rows.size,
             label_smoothing=s.label_smoothing,
             doubly_stochastic=s.doubly_stochastic,
-            reward=hard.reward if state.baseline is not None else 0.0,  # no reward before there is a baseline
-            entropy=hard.entropy,
+            # no reward before there is a baseline
+            reward=hard.reward if state.baseline is not None or hard.samples > 1 else 0.0,
+            entropy=annealed(hard.entropy, hard.final_entropy, self.progress),
             baseline=state.baseline or 0.0,
+            samples=hard.samples,
         )
         log_probability, words = self.world.sum(loss.sampled).tolist()
-        if words:
+        if words and hard.samples == 1:
             decay = hard.baseline if state.baseline is not None else 0.0
             state.baseline = decay * (state.baseline or 0.0) + (1 - decay) * log_probability / words
         parts = {"loss": loss.total.detach(), "nll": loss.nll, "words": loss.words}
         parts |= {"coverage": loss.coverage, "entropy": loss.entropy}
+        if hard.samples > 1:
+            parts["advantage"] = loss.advantage
         state.add(steps=1, **dict(zip(parts, torch.stack([*parts.values()]).tolist(), strict=True)))
         total = loss.total + self._cell_categories(cell_logits, boxes)
         if s.grounding and boxes is not None and self.setup.box_targets:
-            groups = self.setup.box_targets.groups_of_captions(self.setup.corpus, batch.captions)
+            groups = self.setup.box_targets.groups_of_captions(self.setup.corpus, rows)
             total = total + self._grounding(s.grounding, forced, groups, boxes)
         return total
 
@@ -156,7 +166,7 @@ class BatchLoss:
         """The weighted loss of grounded attention, for captions whose words name these groups of boxes."""
         loss, words = grounding_loss(forced, groups, boxes, settings.kind)
         self.state.add(grounding=float(loss.detach()), grounded_words=words)
-        return grounding_weight(settings, self.state.epoch, self.settings.epochs) * loss / len(groups)
+        return annealed(settings.weight, settings.final_weight, self.progress) * loss / len(groups)
 
     def _cell_categories(self, logits: Tensor | None, boxes: BatchBoxes | None) -> Tensor | float:
         """The weighted loss of the auxiliary head, if there is one."""
@@ -177,6 +187,18 @@ class BatchLoss:
         with self._autocast():
             forced, cell_logits = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
         return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float()), cell_logits
+
+    @contextmanager
+    def _annealed_temperature(self) -> Iterator[None]:
+        """The temperature of hard attention at this point of training. Validation uses that of the model."""
+        decoder, first = self.network.decoder, self.settings.hard.temperature
+        if first is None or not isinstance(decoder, Decoder):
+            yield
+            return
+        last = decoder.settings.attention.temperature
+        decoder.set_temperature(annealed(first, last, self.progress))
+        yield
+        decoder.set_temperature(last)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)

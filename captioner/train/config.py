@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -238,6 +239,17 @@ class Config(Settings):
                 f"{self.training.scheduled_sampling.increase}: a Transformer reads whole captions at once and can't be "
                 "fed its own last words; set training.scheduled_sampling.increase=0"
             )
+        hard, mode = self.training.hard, self.model.attention.mode
+        if hard.temperature is not None and mode == "soft":
+            raise ValueError(
+                "training.hard.temperature clashes with model.attention.mode=soft: nothing would read it; leave it out "
+                "or set model.attention.mode=hard"
+            )
+        if hard.samples > 1 and mode != "hard":
+            raise ValueError(
+                f"training.hard.samples={hard.samples} clashes with model.attention.mode={mode}: only hard attention "
+                "learns from several samples; set training.hard.samples=1 or model.attention.mode=hard"
+            )
         for name in ("grounding", "cell_categories"):
             if getattr(self.training, name) is not None and not self.data.boxes:
                 raise ValueError(f"training.{name} needs boxes; set data.boxes")
@@ -247,6 +259,18 @@ class Config(Settings):
                 "set training.crop=1"
             )
         return self
+
+    @property
+    def decoding(self) -> SearchOptions:
+        """The search of validation, and of the exported model.
+
+        A hard-attention model that never saw the expectation in training attends to the likeliest cell, unless the
+        settings say otherwise.
+        """
+        search = self.training.validation.search
+        if self.model.attention.mode == "soft" or search.hard_attention is not None:
+            return search
+        return replace(search, hard_attention="argmax" if self.training.hard.expected == 0 else "expected")
 
     def path(self, relative: Path) -> Path:
         """A path of the data section: relative to `data.root`, or absolute."""

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from captioner.model.caption_decoder import TeacherForced
 from captioner.train.box_targets import BatchBoxes
-from captioner.train.loss_settings import GroundingSettings
 
 
 def grounding_loss(
@@ -54,11 +53,3 @@ def losses(log_p: Tensor, cover: Tensor, kind: str) -> Tensor:
     if kind == "mass":
         return -torch.logsumexp(log_p + torch.log(cover.clamp_min(1e-6)), -1)
     return -(cover / cover.sum(-1, keepdim=True) * log_p).sum(-1)
-
-
-def grounding_weight(settings: GroundingSettings, epoch: int, epochs: int) -> float:
-    """The weight in an epoch: constant, or on a line from the first to the last epoch."""
-    if settings.final_weight is None:
-        return settings.weight
-    done = epoch / max(1, epochs - 1)
-    return settings.weight + (settings.final_weight - settings.weight) * done

@@ -23,8 +23,27 @@ class HardSettings(Settings):
     """The loss of hard attention. captioner/model/loss.py has the equations."""
 
     reward: float = Field(1.0, ge=0, description="lambda_r: weight of the REINFORCE (score-function) term.")
-    entropy: float = Field(0.002, ge=0, description="lambda_e: weight of the entropy bonus.")
-    baseline: float = Field(0.9, ge=0, lt=1, description="Decay of the moving-average baseline.")
+    entropy: float = Field(
+        0.002, ge=0, description="lambda_e: weight of the entropy bonus, at the start if `final_entropy` is set."
+    )
+    final_entropy: float | None = Field(
+        None, ge=0, description="Weight of the entropy bonus at the end of training. If absent, it is constant."
+    )
+    temperature: float | None = Field(
+        None,
+        gt=0,
+        description="Temperature of attention at the start of training. It changes linearly to "
+        "`model.attention.temperature` at the end. If absent, it is constant.",
+    )
+    samples: int = Field(
+        1,
+        ge=1,
+        description="Sequences of cells that are sampled for each caption. From 2 on, the baseline of each one is the "
+        "mean of the others (leave-one-out).",
+    )
+    baseline: float = Field(
+        0.9, ge=0, lt=1, description="Decay of the moving-average baseline, which is used with one sample per caption."
+    )
     expected: float = Field(
         0.5,
         ge=0,
@@ -32,15 +51,24 @@ class HardSettings(Settings):
         description="Share of captions that use the expectation instead of a sampled cell. Also for gumbel.",
     )
 
+    @model_validator(mode="after")
+    def _samples_only(self) -> HardSettings:
+        if self.samples > 1 and self.expected > 0:
+            raise ValueError(
+                f"samples={self.samples} clashes with expected={self.expected}: the expectation has no samples to "
+                "compare; set expected=0"
+            )
+        return self
+
 
 class GroundingSettings(Settings):
     """Grounded attention: nouns that name objects with boxes (`data.boxes`) train the attention map of their word."""
 
-    weight: float = Field(0.3, ge=0, description="Weight of the loss, in the first epoch if `final_weight` is set.")
+    weight: float = Field(0.3, ge=0, description="Weight of the loss, at the start if `final_weight` is set.")
     final_weight: float | None = Field(
         None,
         ge=0,
-        description="Weight in the last epoch; in between it changes linearly. If absent, the weight is constant.",
+        description="Weight at the end of training; in between it changes linearly. If absent, the weight is constant.",
     )
     kind: Literal["mass", "spread"] = Field(
         "mass",

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the state, so that a resumed run has the same."""
+"""The learning rate and other weights as pure functions of the state, so that a resumed run has the same."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def learning_rate(settings: TrainingSettings, state: TrainingState, steps: int, 
     last_epoch = settings.scst.start_epoch if settings.scst else settings.epochs
     done = state.epoch * steps + state.position
     return settings.optimizer.learning_rate * factor(settings.schedule, done, last_epoch * steps, state.plateaus)
+
+
+def annealed(first: float, last: float | None, progress: float) -> float:
+    """A weight that changes linearly with the progress of the run, 0 to 1; constant without a last value."""
+    return first if last is None else first + (last - first) * progress
 
 
 def factor(settings: ScheduleSettings, step: int, steps: int, plateaus: int = 0) -> float:

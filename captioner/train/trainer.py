@@ -120,6 +120,7 @@ class Trainer:
                 with timer.step(batch.captions.size):
                     self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
                     self._set_learning_rate(len(batches))
+                    self.batch_loss.progress = (state.epoch + state.position / len(batches)) / s.epochs
                     updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(batches)
                     with self.batch_loss.gradient_sync(updates):
                         loss = self.batch_loss(batch, grids, boxes)
@@ -222,7 +223,8 @@ class Trainer:
         began = time.monotonic()
         with self.ema.swapped_in():
             backend = TorchBackend(self.network, self.vocabulary, self.world.device)
-            result = validate(backend, self.setup.val_set, self.setup.val_grids, s, self.world)
+            settings = s.model_copy(update={"search": self.config.decoding})
+            result = validate(backend, self.setup.val_set, self.setup.val_grids, settings, self.world)
             if result.scores[s.score] > state.best:
                 state.best, state.best_epoch, state.waiting = result.scores[s.score], state.epoch, 0
                 if self.world.is_main:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import log
+from typing import Any
 
 import pytest
 import torch
 
 from captioner.model.caption_decoder import TeacherForced
-from captioner.model.loss import doubly_stochastic_term, loss, rewards, words_left
+from captioner.model.loss import doubly_stochastic_term, loss, mean_of_others, rewards, words_left
 from tests.model.tiny_models import make_annotations, make_captions, make_decoder
 
 # Two captions, of three words and of one, with two cells and a vocabulary of three words. Words are ordered as in the
@@ -177,5 +178,19 @@ def test_the_order_of_words_does_not_matter():
     one = forced_pass(sampled=BOTH)
     fields = ("logits", "targets", "row", "time", "alpha", "cell", "sampled")
     other = replace(one, **{name: getattr(one, name)[order] for name in fields})
-    how = {"doubly_stochastic": 0.5, "reward": 0.7, "entropy": 0.1, "baseline": -1.0}
+    how: dict[str, Any] = {"doubly_stochastic": 0.5, "reward": 0.7, "entropy": 0.1, "baseline": -1.0}
     assert float(loss(one, 2, **how).total.detach()) == pytest.approx(float(loss(other, 2, **how).total.detach()))
+
+
+def test_the_other_samples_of_a_caption_are_its_baseline():
+    """Two captions of two words and of one, two samples each."""
+    row, time = torch.tensor([0, 1, 2, 3, 0, 1]), torch.tensor([0, 0, 0, 0, 1, 1])
+    words = TeacherForced(torch.zeros(6, 2), torch.zeros(6, dtype=torch.long), row, time, torch.zeros(6, 2))
+    values = torch.tensor([-3.0, -4.0, -5.0, -1.0, -2.0, -1.0])
+    assert mean_of_others(values, words, 2).tolist() == [-4, -3, -1, -5, -1, -2]
+
+
+def test_three_samples_are_each_compared_with_the_mean_of_two():
+    row, time = torch.arange(3), torch.zeros(3, dtype=torch.long)
+    words = TeacherForced(torch.zeros(3, 2), torch.zeros(3, dtype=torch.long), row, time, torch.zeros(3, 2))
+    assert mean_of_others(torch.tensor([1.0, 2.0, 6.0]), words, 3).tolist() == [4, 3.5, 1.5]

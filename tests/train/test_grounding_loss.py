@@ -17,8 +17,7 @@ from captioner.train import checkpoint
 from captioner.train.box_targets import BatchBoxes, BoxTargets
 from captioner.train.cell_categories import cell_category_loss
 from captioner.train.grids import Views
-from captioner.train.grounding_loss import grounding_loss, grounding_weight, losses
-from captioner.train.loss_settings import GroundingSettings
+from captioner.train.grounding_loss import grounding_loss, losses
 from captioner.train.start import start
 from tests.train import tiny_run
 
@@ -98,13 +97,6 @@ def test_boxes_outside_the_crop_train_nothing() -> None:
     assert (float(total), count) == (0, 0)
     none, count = grounding_loss(forced(scores, [0], [0]), [np.array([-1], np.int32)], lower_right, "mass")
     assert (float(none), count) == (0, 0)
-
-
-def test_the_weight_is_constant_or_changes_linearly_to_the_last_epoch() -> None:
-    assert [grounding_weight(GroundingSettings(weight=0.3), epoch, 3) for epoch in range(3)] == [0.3, 0.3, 0.3]
-    falling = GroundingSettings(weight=1.0, final_weight=0.2)
-    assert [grounding_weight(falling, epoch, 5) for epoch in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
-    assert grounding_weight(falling, 0, 1) == 1.0
 
 
 def test_the_auxiliary_head_ignores_images_without_boxes() -> None:

@@ -34,6 +34,11 @@ DEATHS = [
 KINDS: dict[str, dict[str, Any]] = {
     "soft": {"training__accumulate": 2, "training__schedule": {"name": "plateau", "warmup": 2, "patience": 0}},
     "hard": {"model__attention": {"mode": "hard", "size": 8}},
+    "hard, several samples": {
+        "model__attention": {"mode": "hard", "size": 8, "normalizer": "entmax15"},
+        "training__hard": {"samples": 3, "expected": 0.0, "entropy": 0.1, "final_entropy": 0.0, "temperature": 2.0},
+        "training__word_dropout": 0.2,
+    },
     "tail and average": {
         "encoder__tail": "stage3",
         "training__tune": {"start_epoch": 1},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from captioner.train.config import ScheduleSettings, TrainingSettings
-from captioner.train.schedule import factor, self_critical_rate
+from captioner.train.schedule import annealed, factor, self_critical_rate
 
 
 def test_warm_up_is_linear_up_to_the_full_rate() -> None:
@@ -33,3 +33,8 @@ def test_the_self_critical_stage_has_its_own_rate_after_a_short_warm_up() -> Non
     assert self_critical_rate(settings, 0) == pytest.approx(0.0001)
     assert self_critical_rate(settings, 49) == pytest.approx(0.005)
     assert self_critical_rate(settings, 5000) == 0.01
+
+
+def test_a_weight_is_constant_or_changes_linearly_until_the_end() -> None:
+    assert [annealed(0.3, None, progress) for progress in (0.0, 0.5, 1.0)] == [0.3, 0.3, 0.3]
+    assert [annealed(1.0, 0.2, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx([1.0, 0.8, 0.2])

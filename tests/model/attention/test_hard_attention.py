@@ -67,7 +67,7 @@ def exact(decoder, annotations) -> Exact:
     return Exact(gradient(decoder, bound), float(bound.detach()) / T, p.detach())
 
 
-def estimates(decoder: Decoder, annotations: Tensor, *, seed: int = 0, **how: float) -> Tensor:
+def estimates(decoder: Decoder, annotations: Tensor, *, seed: int = 0, **how: Any) -> Tensor:
     """Gradients of the sampled objective, (CHUNKS, parameters), with the sign of the bound."""
     generator = torch.Generator().manual_seed(seed)
     sampled = torch.ones(1, SAMPLES, dtype=torch.bool)
@@ -118,6 +118,14 @@ def test_the_baseline_lowers_the_variance(plain, with_baseline):
     assert with_baseline.var(0).sum() < 0.7 * plain.var(0).sum()
 
 
+def test_the_average_gradient_with_other_samples_as_baseline_is_the_exact_one(decoder, annotations, exact, plain):
+    leave_one_out = estimates(decoder, annotations, samples=4)
+    off = deviations(leave_one_out, exact.gradient)
+    assert off.max() < 4.5
+    assert off.square().mean() < 2
+    assert leave_one_out.var(0).sum() < 0.7 * plain.var(0).sum()
+
+
 def test_the_comparison_detects_a_wrong_weight_of_the_score_function(decoder, annotations, exact):
     """With half of the term the comparison fails clearly."""
     off = deviations(estimates(decoder, annotations, reward=0.5, baseline=exact.word), exact.gradient)
@@ -152,7 +160,7 @@ def test_captions_with_the_expectation_have_the_soft_gradient(decoder, annotatio
     generator = torch.Generator().manual_seed(0)
     mixed = decoder(annotations, *words(2), sampled=torch.zeros(1, 2, dtype=torch.bool), generator=generator)
     soft = decoder(annotations, *words(2))
-    how = {"reward": 1.0, "entropy": 0.3, "baseline": -1.0}
+    how: dict[str, Any] = {"reward": 1.0, "entropy": 0.3, "baseline": -1.0}
     found, expected = (gradient(decoder, loss(forced, 2, **how).total) for forced in (mixed, soft))
     torch.testing.assert_close(found, expected)
 
