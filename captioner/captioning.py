@@ -18,7 +18,7 @@ from captioner.bundle.manifest import Manifest
 from captioner.bundle.model_folders import find_model
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError, UsageError, unknown
-from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
 from captioner.images.reading import ImageSource, load_for_model
 from captioner.inference.backend import Backend
 from captioner.inference.search import SearchOptions, caption_of, force
@@ -120,6 +120,8 @@ class Captioner:
         source: ImageSource,
         *,
         pixel_limit: int = ...,
+        memory_limit: int = ...,
+        seconds_per_picture: float = ...,
         keep_pictures: bool = ...,
         **options: Unpack[SearchKeywords],
     ) -> Caption: ...
@@ -130,6 +132,8 @@ class Captioner:
         source: Sequence[ImageSource],
         *,
         pixel_limit: int = ...,
+        memory_limit: int = ...,
+        seconds_per_picture: float = ...,
         keep_pictures: bool = ...,
         **options: Unpack[SearchKeywords],
     ) -> list[Caption]: ...
@@ -139,6 +143,8 @@ class Captioner:
         source: ImageSource | Sequence[ImageSource],
         *,
         pixel_limit: int = PIXEL_LIMIT,
+        memory_limit: int = MEMORY_LIMIT,
+        seconds_per_picture: float = SECONDS_PER_PICTURE,
         keep_pictures: bool = False,
         **options: Unpack[SearchKeywords],
     ) -> Caption | list[Caption]:
@@ -149,18 +155,20 @@ class Captioner:
         Args:
             source: A picture, or a list or tuple of pictures.
             pixel_limit: Refuse pictures with more pixels.
+            memory_limit: Megabytes that all pictures being decoded may take. One that needs more alone is refused.
+            seconds_per_picture: Give up a picture whose reading takes longer.
             keep_pictures: Keep pictures that have no file in full size.
             options: Fields of `SearchOptions`.
         """
+        limits = _limits(pixel_limit, memory_limit, seconds_per_picture)
+        stream = self._checked_stream(options, limits=limits, keep_pictures=keep_pictures)
         if isinstance(source, (list, tuple)):
-            results = self.stream(source, pixel_limit=pixel_limit, keep_pictures=keep_pictures, **options)
-            return [_caption_or_error(result) for result in results]
-        stream = self._checked_stream(options, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
+            return [_caption_or_error(result) for result in stream.run(source)]
         picture, pixels = load_for_model(
             source,  # type: ignore[arg-type]  # a list or tuple has been handled
             self.backend.image_size,
             keep=keep_pictures,
-            pixel_limit=pixel_limit,
+            limits=limits,
         )
         (result,) = stream.captions([picture], self.backend.encode(pixels[None]))
         return _caption_or_error(result)
@@ -171,6 +179,8 @@ class Captioner:
         *,
         batch: int = BATCH,
         pixel_limit: int = PIXEL_LIMIT,
+        memory_limit: int = MEMORY_LIMIT,
+        seconds_per_picture: float = SECONDS_PER_PICTURE,
         keep_pictures: bool = False,
         **options: Unpack[SearchKeywords],
     ) -> Iterator[Caption | Failure]:
@@ -182,11 +192,14 @@ class Captioner:
             sources: Pictures; an iterator is read only a little ahead.
             batch: Pictures searched together.
             pixel_limit: Refuse pictures with more pixels.
+            memory_limit: Megabytes that all pictures being decoded may take. One that needs more alone is refused.
+            seconds_per_picture: Give up a picture whose reading takes longer.
             keep_pictures: Keep pictures that have no file in full size.
             options: Fields of `SearchOptions`.
         """
         _check_sources(sources)
-        stream = self._checked_stream(options, batch=batch, pixel_limit=pixel_limit, keep_pictures=keep_pictures)
+        limits = _limits(pixel_limit, memory_limit, seconds_per_picture)
+        stream = self._checked_stream(options, batch=batch, limits=limits, keep_pictures=keep_pictures)
         return stream.run(sources)
 
     def force(
@@ -195,6 +208,8 @@ class Captioner:
         text: str,
         *,
         pixel_limit: int = PIXEL_LIMIT,
+        memory_limit: int = MEMORY_LIMIT,
+        seconds_per_picture: float = SECONDS_PER_PICTURE,
         keep_pictures: bool = False,
         **options: Unpack[SearchKeywords],
     ) -> Caption:
@@ -204,9 +219,9 @@ class Captioner:
         """
         if not isinstance(text, str):
             raise UsageError(f"text must be a sentence, not {text!r}")
-        _check_positive(pixel_limit=pixel_limit)
+        limits = _limits(pixel_limit, memory_limit, seconds_per_picture)
         search_options = self.options(**options)
-        picture, pixels = load_for_model(source, self.backend.image_size, keep=keep_pictures, pixel_limit=pixel_limit)
+        picture, pixels = load_for_model(source, self.backend.image_size, keep=keep_pictures, limits=limits)
         annotations = self.backend.encode(pixels[None])
         numbers = self.backend.vocabulary.encode(text)
         ((hypothesis,),) = force(self.backend, annotations, [[numbers]], search_options)
@@ -232,12 +247,17 @@ class Captioner:
         return f"Captioner({model}backend={backend}, threads={self.threads})"
 
     def _checked_stream(
-        self, options: SearchKeywords, *, pixel_limit: int, keep_pictures: bool, batch: int = BATCH
+        self, options: SearchKeywords, *, limits: Limits, keep_pictures: bool, batch: int = BATCH
     ) -> CaptionStream:
-        _check_positive(batch=batch, pixel_limit=pixel_limit)
-        return CaptionStream(
-            self.backend, self.options(**options), self.threads, batch, pixel_limit, bool(keep_pictures)
-        )
+        _check_positive(batch=batch)
+        return CaptionStream(self.backend, self.options(**options), self.threads, batch, limits, bool(keep_pictures))
+
+
+def _limits(pixel_limit: int, memory_limit: int, seconds_per_picture: float) -> Limits:
+    _check_positive(pixel_limit=pixel_limit, memory_limit=memory_limit)
+    if not isinstance(seconds_per_picture, (int, float)) or not seconds_per_picture > 0:
+        raise UsageError(f"seconds_per_picture must be a number above 0, not {seconds_per_picture!r}")
+    return Limits(pixel_limit, memory_limit, seconds_per_picture)
 
 
 def _check_positive(**values: object) -> None:

@@ -16,11 +16,12 @@ from captioner.cli.options import (
     batch_option,
     check_effect,
     choice,
+    given_limits,
     given_options,
+    limit_options,
     model_options,
     overwrite_option,
     picture_arguments,
-    pixel_limit_option,
     search_options,
     sidecar_options,
     wording_options,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 @search_options()
 @model_options
 @batch_option
-@pixel_limit_option
+@limit_options
 def command(
     paths: tuple[str, ...],
     recursive: bool,
@@ -83,7 +84,6 @@ def command(
     device: str | None,
     threads: int | None,
     batch: int,
-    pixel_limit: int,
     **search: Any,
 ) -> int:
     """Write a sentence about each picture.
@@ -121,6 +121,7 @@ def command(
     sidecars = SidecarWriter(extension=sidecar_extension, existing=existing, wording=wording) if sidecar else None
     check_output(output, resume=resume, overwrite=overwrite)
     check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)
+    limits = given_limits(search)
     options = given_options(search)
     if retry is not None and not (paths := tuple(read_failed(retry))):
         click.echo(f"{retry}: nothing failed, so there is nothing to retry", err=True)
@@ -161,7 +162,7 @@ def command(
             if read_all:
                 pictures = list(pictures)
                 progress.total = len(pictures)
-            for result in captioner.stream(pictures, batch=batch, pixel_limit=pixel_limit, **options):
+            for result in captioner.stream(pictures, batch=batch, **limits, **options):
                 progress.clear()
                 failures += not _write(result, outputs, summary)
                 progress.advance()

@@ -61,13 +61,42 @@ def picture_arguments(*, required: bool = True) -> Callable[[F], F]:
     return lambda command: _apply(options, command)
 
 
-def pixel_limit_option(command: F) -> F:
-    from captioner.images.decoding import PIXEL_LIMIT
+def limit_options(command: F) -> F:
+    """--pixel-limit, --memory-limit and --seconds-per-picture. `given_limits` collects their values."""
+    from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE
 
-    text = "Refuse pictures with more pixels; a malicious file could fill the memory."
-    return click.option(
-        "--pixel-limit", type=click.IntRange(1), default=PIXEL_LIMIT, show_default=True, metavar="N", help=text
-    )(command)
+    options: list[Callable[[F], F]] = [
+        click.option(
+            "--pixel-limit",
+            type=click.IntRange(1),
+            default=PIXEL_LIMIT,
+            show_default=True,
+            metavar="N",
+            help="Refuse pictures with more pixels.",
+        ),
+        click.option(
+            "--memory-limit",
+            type=click.IntRange(1),
+            default=MEMORY_LIMIT,
+            show_default=True,
+            metavar="MB",
+            help="Megabytes that all pictures being decoded may take; one that needs more alone is refused.",
+        ),
+        click.option(
+            "--seconds-per-picture",
+            type=click.FloatRange(0, min_open=True),
+            default=SECONDS_PER_PICTURE,
+            show_default=True,
+            metavar="S",
+            help="Give up a picture whose reading takes longer.",
+        ),
+    ]
+    return _apply(options, command)
+
+
+def given_limits(values: dict[str, Any]) -> dict[str, Any]:
+    """The limits for reading pictures, removed from a command's arguments."""
+    return {name: values.pop(name) for name in ("pixel_limit", "memory_limit", "seconds_per_picture")}
 
 
 def batch_option(command: F) -> F:

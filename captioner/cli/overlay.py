@@ -15,12 +15,13 @@ from captioner.cli.options import (
     choice,
     complete_list,
     complete_model,
+    given_limits,
     given_options,
+    limit_options,
     model_options,
     option_flag,
     overwrite_option,
     picture_arguments,
-    pixel_limit_option,
     search_options,
 )
 from captioner.overlay.overlay_folder import FORMATS
@@ -89,7 +90,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Draw only what is missing in --output, and bring its gallery up to date.")
 @search_options()
 @model_options
-@pixel_limit_option
+@limit_options
 def command(
     paths: tuple[str, ...],
     recursive: bool,
@@ -109,7 +110,6 @@ def command(
     backend: Any,
     device: str | None,
     threads: int | None,
-    pixel_limit: int,
     **search: Any,
 ) -> int:
     """Draw, for every word of a caption, where the model looked.
@@ -137,6 +137,7 @@ def command(
     if evidence and not {"html", "npz"} & set(format_names):
         raise click.UsageError("--evidence is shown by the formats html and npz; add one of them with --format")
     style = Style(style_name, grid=grid, per_word=per_word, opacity=opacity)
+    limits = given_limits(search)
     options = given_options(search)
     if text is not None and (without_effect := set(options) - {"hard_attention", "seed"}):
         raise click.UsageError(
@@ -161,10 +162,10 @@ def command(
         inputs=[Path(name) for name in names if isinstance(name, str)] if isinstance(names, list) else (),
     )
     if text is not None:
-        results = force_captions(captioners, names, text, options, pixel_limit=pixel_limit)
+        results = force_captions(captioners, names, text, options, limits=limits)
     else:
         with_page = "html" in format_names
-        results = search_captions(captioners, names, options, pixel_limit=pixel_limit, with_alternatives=with_page)
+        results = search_captions(captioners, names, options, limits=limits, with_alternatives=with_page)
     if {"html", "npz"} & set(format_names):
         results = examined(captioners, results, options, evidence=evidence, curves=curves)
     for problem in picture_inputs.problems:

@@ -1,65 +1,83 @@
 """Decoding picture files, the same way for captioning, checking data and training.
 
-The accepted formats, the pixel limit and the EXIF orientation are decided here and nowhere else.
+The accepted formats, the limits and the EXIF orientation are applied here and nowhere else.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
+from captioner.images.decoding_cost import check_scans, decoding_bytes, webp_bytes, webp_canvas
 from captioner.images.file_kinds import HEADER, file_kind, kind_of
 from captioner.images.frame import ORIENTATIONS, Frame
+from captioner.images.limits import LIMITS, Limits, TimedFile, memory_budget
 from captioner.images.pixels import to_rgb
 from captioner.images.raw_previews import open_preview
 from captioner.installation import install_command
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
-PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000; refuses decompression bombs before they are decoded
 
 # No other format is opened, because some of Pillow's plugins start other programs. The common formats are tried
 # first: for the others Pillow loads all its plugins, and not every build of Pillow has them.
 _COMMON, _OTHERS = ("JPEG", "PNG", "GIF", "BMP", "PPM"), ("WEBP", "TIFF", "AVIF", "DIB")
 _ORIENTATION_TAG = 0x0112
 _DNG_TAG = 0xC612
-_opening = threading.Lock()
 
 
-def decode(
-    file: IO[bytes], name: str, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
-) -> tuple[Image.Image, Frame]:
-    """An upright RGB image and its frame.
+@contextmanager
+def decoded(
+    file: IO[bytes], name: str, *, min_side: int | None = None, limits: Limits = LIMITS
+) -> Iterator[tuple[Image.Image, Frame]]:
+    """An upright RGB image and its frame. Inside the block, its memory counts among that of all pictures.
 
     With `min_side`, a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size, but no side gets shorter than
     `min_side` pixels. The frame keeps the size of the original.
     """
-    with explained(name), _open(file, name) as image:
-        return upright(image, name, min_side=min_side, pixel_limit=pixel_limit)
+    with explained(name), _without_pillow_limit(), ExitStack() as stack:
+        timed = TimedFile(file, name, limits)
+        canvas = webp_canvas(file) if _is_webp(file) else None
+        if canvas is not None:  # Pillow allocates it when it opens the file
+            limits.check_pixels(name, *canvas)
+            limits.check_memory(name, *canvas, webp_bytes(*canvas))
+            timed.allow(stack.enter_context(memory_budget.reserve(webp_bytes(*canvas), limits)))
+        image = stack.enter_context(_open(cast("IO[bytes]", timed), name))
+        width, height = image.size
+        limits.check_pixels(name, width, height)
+        if min_side is not None:
+            image.draft(None, (min_side, min_side))  # JPEG only
+        check_scans(image, name, width * height)
+        if canvas is None:
+            needed = decoding_bytes(image, (width, height), turned=_may_be_turned(image))
+            limits.check_memory(name, width, height, needed)
+            timed.allow(stack.enter_context(memory_budget.reserve(needed, limits)))
+        yield upright(image, Frame.of_stored(width, height, _orientation(image)))
 
 
-def upright(
-    image: Image.Image, name: str, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
-) -> tuple[Image.Image, Frame]:
-    """As `decode`, for an image that Pillow has opened."""
-    frame = frame_of(image, name, pixel_limit)
-    if min_side is not None:
-        image.draft(None, (min_side, min_side))  # JPEG only
+def upright(image: Image.Image, frame: Frame) -> tuple[Image.Image, Frame]:
+    """The RGB image, turned as its frame says."""
     rgb = to_rgb(image)
     transposition = ORIENTATIONS[frame.orientation].pillow
     return (rgb if transposition is None else rgb.transpose(transposition)), frame
 
 
-def inspect(path: Path, *, pixel_limit: int = PIXEL_LIMIT) -> Frame:
+def inspect(path: Path, *, limits: Limits = LIMITS) -> Frame:
     """The frame of a picture file, from its header. The pixels are not decoded and may still be damaged."""
-    with explained(str(path)), open_file(path) as file, _open(file, str(path)) as image:
-        return frame_of(image, str(path), pixel_limit)
+    name = str(path)
+    with explained(name), _without_pillow_limit(), open_file(path) as file:
+        canvas = webp_canvas(file) if _is_webp(file) else None
+        if canvas is not None:
+            limits.check_pixels(name, *canvas)
+            limits.check_memory(name, *canvas, webp_bytes(*canvas))
+        with _open(cast("IO[bytes]", TimedFile(file, name, limits)), name) as image:
+            return frame_of(image, name, limits)
 
 
 def is_picture(path: Path) -> bool:
@@ -87,17 +105,10 @@ def open_file(path: Path) -> IO[bytes]:
     return zip_paths.open_binary(path)
 
 
-def frame_of(image: Image.Image, name: str, pixel_limit: int) -> Frame:
+def frame_of(image: Image.Image, name: str, limits: Limits) -> Frame:
     """The frame of an opened image; one with too many pixels or none is refused."""
-    width, height = image.size
-    if width * height > pixel_limit:
-        raise CaptionerError(
-            f"{name}: {width}x{height} is more than the limit of {pixel_limit:,} pixels; "
-            "raise it with --pixel-limit (pixel_limit=... in Python) if you trust the file"
-        )
-    if width == 0 or height == 0:
-        raise CaptionerError(f"{name}: the picture has no pixels")
-    return Frame.of_stored(width, height, _orientation(image))
+    limits.check_pixels(name, *image.size)
+    return Frame.of_stored(*image.size, _orientation(image))
 
 
 @contextmanager
@@ -117,17 +128,45 @@ def explained(name: str) -> Iterator[None]:
         raise CaptionerError(f"{name}: cannot be read ({type(error).__name__}: {error})") from error
 
 
+class _PillowLimit:
+    """Pillow's own pixel limit is a global variable. It is lifted as long as any thread reads a picture here."""
+
+    def __init__(self) -> None:
+        self._lock, self._readers, self._limit = threading.Lock(), 0, Image.MAX_IMAGE_PIXELS
+
+    def lift(self) -> None:
+        with self._lock:
+            if not self._readers:
+                self._limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            self._readers += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._readers -= 1
+            if not self._readers:
+                Image.MAX_IMAGE_PIXELS = self._limit
+
+
+_pillow_limit = _PillowLimit()
+
+
+@contextmanager
+def _without_pillow_limit() -> Iterator[None]:
+    _pillow_limit.lift()
+    try:
+        yield
+    finally:
+        _pillow_limit.restore()
+
+
+def _is_webp(file: IO[bytes]) -> bool:
+    header = file.read(16)
+    file.seek(0)
+    return header[:4] == b"RIFF" and header[8:12] == b"WEBP"
+
+
 def _open(file: IO[bytes], name: str) -> Image.Image:
-    """Parse the header. Pillow's own pixel limit is a global variable: it is lifted for this call only."""
-    with _opening:
-        pillow_limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-        try:
-            return _open_known_format(file, name)
-        finally:
-            Image.MAX_IMAGE_PIXELS = pillow_limit
-
-
-def _open_known_format(file: IO[bytes], name: str) -> Image.Image:
+    """Parse the header. What it claims is not yet checked."""
     kind = kind_of(file.read(HEADER), name)
     file.seek(0)
     if kind.group == "HEIC":
@@ -165,6 +204,11 @@ def _open_raw(file: IO[bytes], name: str, format: str) -> Image.Image:
             "for example with darktable or RawTherapee"
         )
     return preview
+
+
+def _may_be_turned(image: Image.Image) -> bool:
+    """Whether the orientation makes one more copy. For a PNG, Pillow would have to decode it to find out."""
+    return "exif" in image.info if image.format == "PNG" else _orientation(image) != 1
 
 
 def _orientation(image: Image.Image) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ Pixels = NDArray[np.uint8]  # (height, width, 3)
 TRANSFORM = "upright, rgb on white, squashed, bicubic (reducing gap 3)"
 
 _CHANNELS = (1, 3, 4)
+_BAND = 1 << 20  # pixels that are converted at a time
 
 
 def squash(image: Image.Image, size: int) -> Pixels:
@@ -34,9 +36,9 @@ def to_rgb(image: Image.Image) -> Image.Image:
         image.load()
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return Image.fromarray(_to_8_bits(np.asarray(image))).convert("RGB")
+        return Image.fromarray(_to_8_bits(image)).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
+        rgba = image if image.mode == "RGBA" else image.convert("RGBA")
         rgb = Image.new("RGB", rgba.size, (255, 255, 255))
         rgb.paste(rgba, mask=rgba.getchannel("A"))
         return rgb
@@ -78,13 +80,23 @@ def _channels_last(array: NDArray[Any], channels_first: bool) -> NDArray[Any]:
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
-def _to_8_bits(grey: NDArray[Any]) -> NDArray[np.uint8]:
+def _to_8_bits(image: Image.Image) -> NDArray[np.uint8]:
     """Grey of any depth as bytes. Files don't always state the depth, so the largest value decides."""
-    values = np.nan_to_num(grey.astype(np.float32))
-    largest = float(values.max())
-    if np.issubdtype(grey.dtype, np.floating):
+    width, height = image.size
+    grey = np.empty((height, width), np.uint8)
+    rows = max(1, _BAND // width)
+    largest = max(float(values.max()) for _, values in _bands(image, rows))
+    if image.mode == "F":
         scale = 255.0 if largest <= 1 else 1.0 if largest <= 255 else 255 / largest
     else:
         scale = 1.0 if largest <= 255 else 1 / 257 if largest <= 65535 else 255 / largest
-    grey_bytes: NDArray[np.uint8] = np.clip(values * scale + 0.5, 0, 255).astype(np.uint8)
-    return grey_bytes
+    for top, values in _bands(image, rows):
+        grey[top : top + len(values)] = np.clip(values * scale + 0.5, 0, 255).astype(np.uint8)
+    return grey
+
+
+def _bands(image: Image.Image, rows: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The values of some rows at a time: all at once would take eight times the memory of the picture."""
+    for top in range(0, image.height, rows):
+        band = image.crop((0, top, image.width, min(top + rows, image.height)))
+        yield top, np.nan_to_num(np.asarray(band).astype(np.float32))

@@ -6,6 +6,8 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.images.decoding import PIXEL_LIMIT, decode, explained, open_file, upright
+from captioner.images.decoding import decoded, explained, frame_of, open_file, upright
 from captioner.images.frame import Frame
+from captioner.images.limits import LIMITS, Limits
 from captioner.images.pixels import Pixels, image_from_array, squash
 
 
@@ -47,50 +50,65 @@ class Picture:
     frame: Frame
     path: Path | None = None
     image: Image.Image | None = field(default=None, repr=False, compare=False)
+    limits: Limits = field(default=LIMITS, repr=False, compare=False)  # of the first reading; they hold for the next
 
-    def open(self, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT) -> Image.Image:
+    def open(self, *, min_side: int | None = None) -> Image.Image:
         """The upright RGB picture. A thumbnail is smaller than the frame, and so may be a JPEG with `min_side`."""
         if self.image is not None:
             return self.image
         if self.path is None:
             raise CaptionerError(f"{self.name}: the picture was not kept")
-        return read_image(self.path, min_side=min_side, pixel_limit=pixel_limit)[0]
+        return read_image(self.path, min_side=min_side, limits=self.limits)[0]
 
 
 def read_image(
-    source: ImageSource, *, min_side: int | None = None, pixel_limit: int = PIXEL_LIMIT
+    source: ImageSource, *, min_side: int | None = None, limits: Limits = LIMITS
 ) -> tuple[Image.Image, Frame]:
-    """An upright RGB image and its frame. For `min_side` see `decode`."""
-    name = source_name(source)
-    if isinstance(source, (str, os.PathLike)):
-        if is_url(name):
-            raise UsageError(f"{name}: URLs are not opened; download the picture first and pass its path or bytes")
-        with explained(name), open_file(Path(source)) as file:
-            return decode(file, name, min_side=min_side, pixel_limit=pixel_limit)
-    with explained(name):
-        if isinstance(source, Image.Image):
-            return upright(source, name, pixel_limit=pixel_limit)
-        if isinstance(source, np.ndarray):
-            return upright(image_from_array(source), name, pixel_limit=pixel_limit)
-        if _is_tensor(source):
-            return upright(_image_from_tensor(source), name, pixel_limit=pixel_limit)
-        return decode(_buffer(source, name), name, min_side=min_side, pixel_limit=pixel_limit)
+    """An upright RGB image and its frame. For `min_side` see `decoded`."""
+    with _reading(source, min_side, limits) as result:
+        return result
 
 
 def load_for_model(
-    source: ImageSource, size: int, *, keep: bool = False, pixel_limit: int = PIXEL_LIMIT
+    source: ImageSource, size: int, *, keep: bool = False, limits: Limits = LIMITS
 ) -> tuple[Picture, Pixels]:
     """A picture and the model's pixels for it, (size, size, 3) uint8. `keep` keeps a picture that has no file."""
     name = source_name(source)
     if isinstance(source, (str, os.PathLike)):
-        image, frame = read_image(source, min_side=2 * size, pixel_limit=pixel_limit)
-        return Picture(name, frame, Path(source)), squash(image, size)
-    image, frame = read_image(source, min_side=None if keep else max(2 * size, THUMBNAIL), pixel_limit=pixel_limit)
-    pixels = squash(image, size)
-    copy = image.copy()  # the caller may change or close the source
-    if not keep:
-        copy.thumbnail((THUMBNAIL, THUMBNAIL))
-    return Picture(name, frame, image=copy), pixels
+        with _reading(source, 2 * size, limits) as (image, frame):
+            return Picture(name, frame, Path(source), limits=limits), squash(image, size)
+    with _reading(source, None if keep else max(2 * size, THUMBNAIL), limits) as (image, frame):
+        pixels = squash(image, size)
+        copy = image.copy()  # the caller may change or close the source
+        if not keep:
+            copy.thumbnail((THUMBNAIL, THUMBNAIL))
+        return Picture(name, frame, image=copy), pixels
+
+
+@contextmanager
+def _reading(source: ImageSource, min_side: int | None, limits: Limits) -> Iterator[tuple[Image.Image, Frame]]:
+    """The upright image of any source. Its memory counts until the block ends."""
+    name = source_name(source)
+    with explained(name):
+        if isinstance(source, (str, os.PathLike)):
+            if is_url(name):
+                raise UsageError(f"{name}: URLs are not opened; download the picture first and pass its path or bytes")
+            with open_file(Path(source)) as file, decoded(file, name, min_side=min_side, limits=limits) as result:
+                yield result
+        elif (image := _decoded_source(source)) is not None:
+            yield upright(image, frame_of(image, name, limits))
+        else:
+            with decoded(_buffer(source, name), name, min_side=min_side, limits=limits) as result:
+                yield result
+
+
+def _decoded_source(source: object) -> Image.Image | None:
+    """The image of a source that is not an encoded picture. A Pillow image that was only opened gets decoded later."""
+    if isinstance(source, Image.Image):
+        return source
+    if isinstance(source, np.ndarray):
+        return image_from_array(source)
+    return _image_from_tensor(source) if _is_tensor(source) else None
 
 
 def source_name(source: object) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError
-from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.limits import LIMITS, Limits
 from captioner.images.pixels import Pixels
 from captioner.images.reading import ImageSource, Picture, load_for_model, source_name
 from captioner.inference.backend import Annotations, Backend
@@ -40,7 +40,7 @@ class CaptionStream:
     options: SearchOptions
     threads: int = 1  # threads that may use the backend at once
     batch: int = BATCH
-    pixel_limit: int = PIXEL_LIMIT
+    limits: Limits = LIMITS
     keep_pictures: bool = False
 
     def run(self, sources: Iterable[ImageSource]) -> Iterator[Caption | Failure]:
@@ -48,9 +48,7 @@ class CaptionStream:
         reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         waiting: deque[Future[list[Caption | Failure]]] = deque()
-        read = partial(
-            load_for_model, size=self.backend.image_size, keep=self.keep_pictures, pixel_limit=self.pixel_limit
-        )
+        read = partial(load_for_model, size=self.backend.image_size, keep=self.keep_pictures, limits=self.limits)
         try:
             for batches in rounds(sources, self.batch, self.threads):
                 encoding = []

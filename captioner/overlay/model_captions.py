@@ -27,17 +27,20 @@ def search_captions(
     names: Iterable[str | PictureBytes],
     options: dict[str, Any],
     *,
-    pixel_limit: int,
+    limits: dict[str, Any],
     with_alternatives: bool = False,
 ) -> Iterator[PerModel]:
-    """Each model's own caption of each picture. With several models, `names` must be a list."""
+    """Each model's own caption of each picture. With several models, `names` must be a list.
+
+    `limits` are those of `Captioner.stream`: pixel_limit, memory_limit and seconds_per_picture.
+    """
     streams = []
     for captioner in captioners:
         own_options = dict(options)
         if with_alternatives and not options.get("sample"):
             beam = options.get("beam", captioner.defaults.beam)
             own_options.setdefault("n_best", min(beam, MAX_ALTERNATIVES))
-        results = captioner.stream(names, pixel_limit=pixel_limit, keep_pictures=True, **own_options)
+        results = captioner.stream(names, keep_pictures=True, **limits, **own_options)
         streams.append(_with_cells(captioner, results))
     return zip(*streams, strict=True)
 
@@ -48,7 +51,7 @@ def force_captions(
     text: str,
     options: dict[str, Any],
     *,
-    pixel_limit: int,
+    limits: dict[str, Any],
 ) -> Iterator[PerModel]:
     """The same sentence about each picture, with each model's maps for it."""
     for captioner in captioners:
@@ -57,7 +60,7 @@ def force_captions(
     def forced(captioner: Captioner) -> Iterator[Caption | Failure]:
         for name in names:
             try:
-                yield captioner.force(name, text, pixel_limit=pixel_limit, keep_pictures=True, **options)
+                yield captioner.force(name, text, keep_pictures=True, **limits, **options)
             except CaptionerError as error:
                 yield Failure(source_name(name), str(error))
 

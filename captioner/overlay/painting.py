@@ -68,8 +68,7 @@ def upright(picture: Picture | None, min_side: int | None = None) -> Image.Image
     """The picture to draw on. With `min_side`, a large JPEG may be decoded smaller, but not below that many pixels."""
     if picture is None:
         raise CaptionerError("the caption has no picture to draw on; make it with Captioner")
-    accepted = picture.frame.width * picture.frame.height  # the picture was within the limit when it was captioned
-    return picture.open(min_side=min_side, pixel_limit=accepted)
+    return picture.open(min_side=min_side)
 
 
 def fit(image: Image.Image, side: int) -> Image.Image:

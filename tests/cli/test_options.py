@@ -11,7 +11,7 @@ import pytest
 
 from captioner.captioning import BackendName
 from captioner.cli import COMMANDS, main
-from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.limits import PIXEL_LIMIT
 from captioner.inference.streaming import BATCH
 from captioner.options import SearchOptions
 

@@ -14,6 +14,7 @@ from PIL import Image
 from captioner.errors import CaptionerError
 from captioner.images.decoding import inspect, is_picture
 from captioner.images.frame import Frame
+from captioner.images.limits import Limits
 from captioner.images.reading import load_for_model, read_image
 from tests.images.quadrants import BLUE, GREEN, RED, WHITE, corners, near, quadrants
 
@@ -114,9 +115,9 @@ def test_a_bomb_is_refused_from_its_header(tmp_path):
 def test_the_pixel_limit_can_be_moved_and_pillows_own_is_left_alone(tmp_path, monkeypatch):
     Image.fromarray(quadrants(100, 100)).save(tmp_path / "small.png")
     with pytest.raises(CaptionerError, match="limit of 9,999 pixels"):
-        read_image(tmp_path / "small.png", pixel_limit=9_999)
+        read_image(tmp_path / "small.png", limits=Limits(pixels=9_999))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # Pillow itself would refuse it now
-    assert read_image(tmp_path / "small.png", pixel_limit=10_000)[1] == Frame(100, 100)
+    assert read_image(tmp_path / "small.png", limits=Limits(pixels=10_000))[1] == Frame(100, 100)
     assert Image.MAX_IMAGE_PIXELS == 1000
 
 

@@ -1,0 +1,109 @@
+"""Limits for reading a picture: pixels, memory and time. A header can claim anything, so it is checked first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
+
+from captioner.errors import CaptionerError
+
+PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000
+MEMORY_LIMIT = 512  # megabytes
+SECONDS_PER_PICTURE = 10.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a picture may cost. `megabytes` are for all pictures that are being decoded at one time."""
+
+    pixels: int = PIXEL_LIMIT
+    megabytes: int = MEMORY_LIMIT
+    seconds: float = SECONDS_PER_PICTURE
+
+    def check_pixels(self, name: str, width: int, height: int) -> None:
+        if width * height > self.pixels:
+            raise CaptionerError(
+                f"{name}: {width}x{height} is more than the limit of {self.pixels:,} pixels; "
+                "raise it with --pixel-limit (pixel_limit=... in Python) if you trust the file"
+            )
+        if width < 1 or height < 1:
+            raise CaptionerError(f"{name}: the picture has no pixels")
+
+    def check_memory(self, name: str, width: int, height: int, needed: int) -> None:
+        if needed > self.megabytes * 1_000_000:
+            raise CaptionerError(
+                f"{name}: to decode {width}x{height} pixels of this format takes about {needed / 1e6:,.0f} MB, more "
+                f"than the limit of {self.megabytes:,} MB; raise it with --memory-limit (memory_limit=... in Python) "
+                "if you trust the file, or make the picture smaller"
+            )
+
+
+LIMITS = Limits()
+
+
+class _MemoryBudget:
+    """Counts the bytes that all threads take for decoding. A picture that doesn't fit beside the others waits."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def reserve(self, needed: int, limits: Limits) -> Iterator[float]:
+        """Yields the seconds that the picture had to wait."""
+        start = time.monotonic()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._taken or self._taken + needed <= limits.megabytes * 1_000_000)
+            self._taken += needed
+        try:
+            yield time.monotonic() - start
+        finally:
+            with self._changed:
+                self._taken -= needed
+                self._changed.notify_all()
+
+
+memory_budget = _MemoryBudget()
+
+
+class TimedFile:
+    """A file that can't be read any more when the picture's time is over.
+
+    Pillow reads headers in small pieces and feeds its decoders block by block, so this ends every parser that a file
+    keeps busy, without a second thread.
+    """
+
+    def __init__(self, file: IO[bytes], name: str, limits: Limits) -> None:
+        self._file, self._name, self._limits = file, name, limits
+        self._end = time.monotonic() + limits.seconds
+
+    def allow(self, seconds: float) -> None:
+        """Give the picture more time, because it had to wait for others."""
+        self._end += seconds
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._end:
+            raise CaptionerError(
+                f"{self._name}: reading it takes longer than {self._limits.seconds:g} seconds; raise the limit with "
+                "--seconds-per-picture (seconds_per_picture=... in Python) if you trust the file"
+            )
+
+    def read(self, size: int = -1) -> bytes:
+        self.check_time()
+        return self._file.read(size)
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._file.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()

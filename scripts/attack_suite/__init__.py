@@ -1,0 +1,1 @@
+"""The parts of scripts/attack. Each makes hostile inputs or runs one kind of attack, from a seed."""
