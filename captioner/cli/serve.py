@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import FILE, backend_options, batch_option, model_option, pixel_limit_option
+from captioner.cli.options import FILE, backend_options, batch_option, limit_options, model_option
 from captioner.serve.service_settings import MEGABYTE, ServiceSettings
 
 
@@ -75,7 +75,7 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
     metavar="N",
     help="Largest number of pictures in a request.",
 )
-@pixel_limit_option
+@limit_options
 @click.option("--token-file", type=FILE, metavar="FILE", help="File with a token that every request must carry.")
 @click.option(
     "--cors", multiple=True, metavar="ORIGIN", help="Allow pages of this origin to use the service; may be repeated."

@@ -86,8 +86,7 @@ def _pixels(captioner: Captioner, caption: Caption) -> Pixels:
     if caption.picture is None:
         raise CaptionerError("the caption has no picture to examine; make it with Captioner")
     size = captioner.backend.image_size
-    limit = caption.picture.frame.width * caption.picture.frame.height  # it was within the limit when it was captioned
-    return squash(caption.picture.open(min_side=2 * size, pixel_limit=limit), size)
+    return squash(caption.picture.open(min_side=2 * size), size)
 
 
 def _numbers(captioner: Captioner, caption: Caption) -> list[int]:

@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
-from captioner.images.decoding_cost import check_scans, decoding_bytes, webp_bytes, webp_canvas
+from captioner.images.decoding_cost import check_scans, decoding_bytes, jpeg_scans, webp_bytes, webp_canvas
 from captioner.images.file_kinds import HEADER, file_kind, kind_of
 from captioner.images.frame import ORIENTATIONS, Frame
 from captioner.images.limits import LIMITS, Limits, TimedFile, memory_budget
@@ -53,9 +53,10 @@ def decoded(
         limits.check_pixels(name, width, height)
         if min_side is not None:
             image.draft(None, (min_side, min_side))  # JPEG only
-        check_scans(image, name, width * height)
+        scans = jpeg_scans(image)
+        check_scans(name, scans, width * height)
         if canvas is None:
-            needed = decoding_bytes(image, (width, height), turned=_may_be_turned(image))
+            needed = decoding_bytes(image, width * height, scans=scans, turned=_may_be_turned(image))
             limits.check_memory(name, width, height, needed)
             timed.allow(stack.enter_context(memory_budget.reserve(needed, limits)))
         yield upright(image, Frame.of_stored(width, height, _orientation(image)))

@@ -24,10 +24,10 @@ SCAN_WORK = 2_000_000_000
 _TIFF_TAGS = {"width": 322, "height": 323, "rows": 278, "bits": 258, "samples": 277}
 
 
-def decoding_bytes(image: Image.Image, stored_size: tuple[int, int], *, turned: bool) -> int:
-    """Bytes for an image that Pillow has opened. With a draft size, the image is smaller than `stored_size`.
+def decoding_bytes(image: Image.Image, stored_pixels: int, *, scans: int, turned: bool) -> int:
+    """Bytes for an image that Pillow has opened. With a draft size, the image is smaller than `stored_pixels`.
 
-    `turned` is whether its orientation makes one more copy.
+    `scans` is that of `jpeg_scans`; `turned` is whether the orientation makes one more copy.
     """
     width, height = image.size
     stored = _SMALL.get(image.mode, 4)
@@ -43,7 +43,7 @@ def decoding_bytes(image: Image.Image, stored_size: tuple[int, int], *, turned: 
     if turned:
         copies.append(4)
     pillow = sum(height * (width * size + _ROW) for size in copies)
-    return pillow + _decoder_bytes(image, stored_size)
+    return pillow + _decoder_bytes(image, stored_pixels, scans)
 
 
 def webp_canvas(file: IO[bytes]) -> tuple[int, int] | None:
@@ -64,23 +64,26 @@ def webp_bytes(width: int, height: int) -> int:
     return width * height * (_DECODER_BYTES["WEBP"] + 13)
 
 
-def check_scans(image: Image.Image, name: str, stored_pixels: int) -> None:
-    """Refuse a JPEG that says the same thing thousands of times: each scan passes the whole picture."""
+def jpeg_scans(image: Image.Image) -> int:
+    """The number of scans; 1 for other formats. Where one scan has the whole picture, only the header is read."""
     if image.format not in ("JPEG", "MPO") or not has_several_scans(_file(image)):
-        return
-    scans = count_scans(_file(image))
-    if scans * stored_pixels > SCAN_WORK:
+        return 1
+    return max(2, count_scans(_file(image)))
+
+
+def check_scans(name: str, scans: int, stored_pixels: int) -> None:
+    """Refuse a JPEG that says the same thing thousands of times: each scan passes the whole picture."""
+    if scans > 1 and scans * stored_pixels > SCAN_WORK:
         raise CaptionerError(
             f"{name}: a JPEG of {scans:,} scans, which takes too long to decode; save it again as a plain JPEG"
         )
 
 
-def _decoder_bytes(image: Image.Image, stored_size: tuple[int, int]) -> int:
+def _decoder_bytes(image: Image.Image, stored_pixels: int, scans: int) -> int:
     width, height = image.size
     if image.format in ("JPEG", "MPO"):
         # libjpeg keeps the coefficients of a picture with several scans, 16 bits each, also where it decodes a draft.
-        layers = int(getattr(image, "layers", 4))
-        return 2 * layers * stored_size[0] * stored_size[1] if has_several_scans(_file(image)) else 0
+        return 2 * int(getattr(image, "layers", 4)) * stored_pixels if scans > 1 else 0
     if image.format == "TIFF":
         return _tiff_buffer(image)
     return width * height * _DECODER_BYTES.get(image.format or "", 0)

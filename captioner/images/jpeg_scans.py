@@ -57,6 +57,10 @@ def _has_several_scans(file: IO[bytes]) -> bool:
 
 def _next_marker(file: IO[bytes]) -> int | None:
     """The number of the next marker. None at the end of the file, or after too many bytes of something else."""
+    start = file.read(2)
+    if len(start) == 2 and start[0] == 0xFF and start[1] not in (0, 0xFF):  # nearly always
+        return start[1]
+    file.seek(-len(start), 1)
     seen_ff = False
     for _ in range(_FILL_LIMIT):
         byte = file.read(1)

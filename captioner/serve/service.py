@@ -131,13 +131,13 @@ class Service:
         self, batcher: Batcher, pictures: Sequence[PictureBytes], keep: bool
     ) -> list[tuple[Picture, Pixels] | Failure]:
         """Decode outside the event loop."""
-        size, limit = batcher.captioner.backend.image_size, self.settings.pixel_limit
+        size, limits = batcher.captioner.backend.image_size, self.settings.limits
 
         def decode(data: PictureBytes) -> tuple[Picture, Pixels] | Failure:
             try:
                 if keep:
-                    return load_for_model(data, size, keep=True, pixel_limit=limit)
-                image, frame = read_image(data, min_side=2 * size, pixel_limit=limit)
+                    return load_for_model(data, size, keep=True, limits=limits)
+                image, frame = read_image(data, min_side=2 * size, limits=limits)
                 return Picture(data.name, frame), squash(image, size)
             except CaptionerError as error:
                 return Failure(data.name, str(error))

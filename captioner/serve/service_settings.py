@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.captioning import BackendName
-from captioner.images.decoding import PIXEL_LIMIT
+from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
 from captioner.inference.streaming import BATCH
 
 MEGABYTE = 1_000_000
@@ -29,10 +29,17 @@ class ServiceSettings:
     max_body: int = 32 * MEGABYTE  # bytes per request
     max_pictures: int = 16  # per request
     pixel_limit: int = PIXEL_LIMIT
+    memory_limit: int = MEMORY_LIMIT  # megabytes, for all pictures that are being decoded
+    seconds_per_picture: float = SECONDS_PER_PICTURE
     timeout: float = 30.0  # seconds per request
     token_file: Path | None = None
     cors: tuple[str, ...] = ()
     log: bool = True  # one JSON line per request on standard error
+
+    @property
+    def limits(self) -> Limits:
+        """The limits for decoding pictures."""
+        return Limits(self.pixel_limit, self.memory_limit, self.seconds_per_picture)
 
     def token(self) -> str | None:
         """The bearer token that requests must carry; None if no token is needed."""
