@@ -1,7 +1,7 @@
 """8-bit graphs, which `--backend int8` runs.
 
-The matrix products of the decoder measure the ranges of their inputs at run time. The convolutions of the encoder need
-them beforehand, so the encoder is calibrated with some pictures.
+Matrix products measure the ranges of their inputs at run time. The convolutions of the encoder need them beforehand, so
+the encoder is calibrated with some pictures.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ Pixels = NDArray[np.uint8]  # (S, S, 3)
 
 def quantize_products(graph: Path, out: Path) -> None:
     """A copy of a graph with 8-bit matrix products."""
+    _quantize_products(_folded(graph), out)
+    point_at_weights(out, graph.with_name(WEIGHTS))
+
+
+def _quantize_products(model: Any, out: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    model = _folded(graph)
     vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) < 2 or tensor.dims[-1] == 1}
     with_vectors = [node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in vectors]
     quantize_dynamic(
@@ -35,15 +39,22 @@ def quantize_products(graph: Path, out: Path) -> None:
         per_channel=True,
         reduce_range=True,  # 7 bits: products of the full range can overflow in 16-bit sums
     )
-    point_at_weights(out, graph.with_name(WEIGHTS))
 
 
 def quantize_convolutions(graph: Path, out: Path, pictures: Iterable[Pixels]) -> None:
-    """A copy of an encoder's graph with 8-bit convolutions, whose ranges are measured on these pictures."""
+    """A copy of an encoder's graph with 8-bit convolutions, whose ranges are measured on these pictures.
+
+    Its matrix products, which only some encoders have, become 8-bit ones too.
+    """
+    import onnx
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
+    model = _folded(graph)
+    if any(node.op_type == "MatMul" for node in model.graph.node):
+        _quantize_products(model, out)
+        model = _prepared(onnx.load(str(out)))
     quantize_static(
-        _folded(graph),
+        model,
         out,
         _CalibrationData(pictures),
         quant_format=QuantFormat.QDQ,
@@ -61,7 +72,6 @@ def _folded(graph: Path) -> Any:
     """The graph with its constants computed. Only then does the quantizer see the converted weights as weights."""
     import onnx
     import onnxruntime
-    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
     folded = graph.with_suffix(".folded.onnx")  # in the folder of the weights, because it still points to them
     options = onnxruntime.SessionOptions()
@@ -70,7 +80,14 @@ def _folded(graph: Path) -> Any:
     onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     model = onnx.load(str(folded))
     folded.unlink()
-    add_pre_process_metadata(model)  # onnxruntime would otherwise warn that its preparation is missing
+    return _prepared(model)
+
+
+def _prepared(model: Any) -> Any:
+    """The model, marked as ready for the quantizer, which would otherwise warn that its preparation is missing."""
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
+
+    add_pre_process_metadata(model)
     return model
 
 

@@ -43,7 +43,7 @@ def operations(graph: Path) -> list[str]:
         (
             {"size": 32, "annotations": ("stage4",), "tail": "stage3", "pyramid": {"size": 12, "blocks": 1}},
             True,
-        ),
+        ),  # matrix products beside convolutions
     ],
     ids=["lite", "imagenet", "convnext", "pyramid"],
 )
@@ -55,6 +55,7 @@ def test_8_bit_encoders_are_close_to_exact_ones(encoder, direct, tmp_path):
     assert set(tmp_path.iterdir()) == before | {out}  # no temporary files
     assert "QuantizeLinear" in operations(out)
     assert ("Sub" not in operations(out)) == direct
+    assert ("MatMulInteger" in operations(out)) == ("pyramid" in encoder or "convnext" in encoder.get("name", ""))
     (exact,), (rough,) = run(graph, pixels=PIXELS), run(out, pixels=PIXELS)
     assert 0 < np.abs(exact - rough).mean() < 0.1 * np.abs(exact).mean()
 
