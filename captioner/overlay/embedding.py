@@ -23,19 +23,20 @@ def data_uri(image: Image.Image, quality: int = 88) -> str:
 
 @lru_cache(maxsize=16)
 def asset(name: str) -> str:
-    """A script or style sheet of this package."""
-    return resources.files("captioner.overlay").joinpath(name).read_text(encoding="utf-8").strip()
+    """A script or style sheet of this package, or of another one: "captioner.serve/web_page.js"."""
+    package, _, file = name.rpartition("/")
+    return resources.files(package or "captioner.overlay").joinpath(file).read_text(encoding="utf-8").strip()
 
 
 @lru_cache(maxsize=4)
 def module_script(*names: str) -> str:
-    """Modules of this package as one inline module, in this order. An inline module cannot import the others."""
+    """Modules as one inline module, in this order. An inline module cannot import the others."""
     return "\n".join(_IMPORT.sub("", asset(name)) for name in names)
 
 
 @lru_cache(maxsize=4)
 def style_sheet(*names: str) -> str:
-    """Style sheets of this package as one."""
+    """Style sheets as one."""
     return "\n".join(asset(name) for name in names)
 
 
@@ -54,13 +55,22 @@ def script_json(content: object) -> str:
 
 
 def html_document(
-    title: str, body: str, *, style_sheet: str, script: str = "", module: bool = False, images: str = "data:"
+    title: str,
+    body: str,
+    *,
+    style_sheet: str,
+    script: str = "",
+    module: bool = False,
+    images: str = "data:",
+    connect: str = "",
 ) -> str:
     """A whole page. Its policy allows this style sheet, this script and images from `images`, and nothing else.
 
-    `body` is HTML; `title` is text.
+    `body` is HTML; `title` is text. `connect` is where the script may send requests to.
     """
     policy = f"default-src 'none'; img-src {images}; base-uri 'none'; form-action 'none'"
+    if connect:
+        policy += f"; connect-src {connect}"
     if script:
         policy += f"; script-src '{policy_hash(script)}'"
     policy += f"; style-src '{policy_hash(style_sheet)}'"

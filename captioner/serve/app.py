@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,19 +15,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from captioner.caption import Caption, Failure
-from captioner.errors import CaptionerError, UsageError, unknown
-from captioner.overlay import page, sheet
+from captioner.caption import Failure
+from captioner.errors import CaptionerError
 from captioner.serve import drop_in, openapi
-from captioner.serve.caption_request import build_request, read_body, read_request
+from captioner.serve.caption_request import read_request
 from captioner.serve.caption_response import caption_response, failed
 from captioner.serve.guard import Guard, body_too_large
+from captioner.serve.overlay_call import overlay
 from captioner.serve.problems import Problem
 from captioner.serve.service import Service
 from captioner.serve.service_metrics import ServiceMetrics
 from captioner.serve.service_settings import ServiceSettings
-
-OVERLAY_FORMATS = {"png": "image/png", "html": "text/html; charset=utf-8"}
+from captioner.serve.web_page import web_page
 
 
 async def caption(request: Request) -> Response:
@@ -36,37 +34,11 @@ async def caption(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = await read_request(request, service.settings)
     batcher = service.batcher(asked.model)
-    results, timings = await service.caption(batcher, asked.pictures, asked.options(batcher.captioner))
+    results, timings = await service.caption(batcher, asked, asked.options(batcher.captioner))
     failures = [result for result in results if isinstance(result, Failure)]
     if len(failures) == len(results):
         raise Problem(422, failures[0].reason, results=[failed(failure) for failure in failures])
     return JSONResponse(caption_response(asked, batcher, results, timings))
-
-
-async def overlay(request: Request) -> Response:
-    """POST /v1/overlay: the sheet as PNG, or the page as HTML."""
-    service: Service = request.app.state.service
-    pictures, values = await read_body(request, service.settings)
-    name = values.pop("format", "png")
-    if name not in OVERLAY_FORMATS:
-        raise unknown("format", str(name)[:100], OVERLAY_FORMATS)
-    asked = build_request(pictures, values, service.settings)
-    if len(asked.pictures) > 1:
-        raise UsageError("an overlay shows one picture; send one per request")
-    batcher = service.batcher(asked.model)
-    (result,), _ = await service.caption(batcher, asked.pictures, asked.options(batcher.captioner), keep=True)
-    if isinstance(result, Failure):
-        raise CaptionerError(result.reason)
-    content = await asyncio.get_running_loop().run_in_executor(None, _draw, result, name)
-    return Response(content, media_type=OVERLAY_FORMATS[name])
-
-
-def _draw(result: Caption, name: str) -> bytes:
-    if name == "html":
-        return page(result).encode("utf-8")
-    data = io.BytesIO()
-    sheet(result).save(data, "PNG")
-    return data.getvalue()
 
 
 async def models(request: Request) -> Response:
@@ -108,6 +80,11 @@ async def metrics(request: Request) -> Response:
     return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+async def start_page(request: Request) -> Response:
+    """GET /: the page for people."""
+    return HTMLResponse(web_page(request.app.state.service.settings), headers=_NOT_FRAMED)
+
+
 async def description(request: Request) -> Response:
     return JSONResponse(openapi.document(request.app.state.service.settings))
 
@@ -116,7 +93,9 @@ async def description_page(request: Request) -> Response:
     return HTMLResponse(openapi.page(request.app.state.service.settings))
 
 
+_NOT_FRAMED = {"X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
 ROUTES = [
+    Route("/", start_page),
     Route("/v1/caption", caption, methods=["POST"]),
     Route("/v1/overlay", overlay, methods=["POST"]),
     Route("/v1/models", models),

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -38,8 +41,11 @@ LARGEST = {
 }
 MOST_WORDS = 20  # required, and forbidden
 SEARCH = {field.name: field for field in fields(SearchOptions)}
-OWN = {"model": "", "style": STYLES[0], "words": False, "maps": False}  # options that are none of the search
-WORDS = ("required", "forbidden")
+# Options that are none of the search, with their defaults.
+OWN: dict[str, Any] = {"model": "", "style": STYLES[0], "words": False, "maps": False, "erase": []}
+LISTS = ("required", "forbidden", "erase")
+_KINDS = {str: "text", bool: "true or false", list: "a list"}
+_CELL = re.compile(r"([0-9]{1,4}):([0-9]{1,4})")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _NOT_FETCHED = "this service does not fetch addresses; send the picture itself as base64 or as a data URL"
 
@@ -54,6 +60,7 @@ class CaptionRequest:
     wording: Wording
     words: bool  # each word with its probability
     maps: bool  # each word's attention map as well
+    erase: tuple[str, ...]  # cells of the grid to paint over, as row:column
 
     def options(self, captioner: Captioner) -> SearchOptions:
         """The model's own search options with the given ones instead."""
@@ -61,10 +68,22 @@ class CaptionRequest:
         for name, most in LARGEST.items():
             if name in self.search and getattr(options, name) > most:
                 raise UsageError(f"{name} {getattr(options, name)} is too large; this service allows {most:,}")
-        for name in WORDS:
+        for name in ("required", "forbidden"):
             if len(getattr(options, name)) > MOST_WORDS:
                 raise UsageError(f"{name} has more than {MOST_WORDS} words")
         return options
+
+    def erased(self, captioner: Captioner) -> NDArray[np.bool_] | None:
+        """The cells to paint over, (rows, cols); None if there are none."""
+        rows, cols = captioner.backend.rows, captioner.backend.cols
+        cover = np.zeros((rows, cols), np.bool_)
+        for cell in self.erase:
+            match = _CELL.fullmatch(cell)
+            if match is None or int(match[1]) >= rows or int(match[2]) >= cols:
+                last = f"{rows - 1}:{cols - 1}"
+                raise UsageError(f"erase: {cell[:100]!r} is not a cell; give row:column, from 0:0 to {last}")
+            cover[int(match[1]), int(match[2])] = True
+        return cover if self.erase else None
 
 
 class _InMemoryParser(MultiPartParser):
@@ -111,7 +130,9 @@ def build_request(pictures: list[PictureBytes], values: Mapping[str, Any], setti
     own: dict[str, Any] = {**OWN, **{name: value for name, value in values.items() if name in OWN}}
     for name, default in OWN.items():
         if not isinstance(own[name], type(default)):
-            raise UsageError(f"{name} must be {'true or false' if default is False else 'text'}, not {own[name]!r}")
+            raise UsageError(f"{name} must be {_KINDS[type(default)]}, not {own[name]!r}")
+    if not all(isinstance(cell, str) for cell in own["erase"]):
+        raise UsageError("erase must be a list of cells, such as 3:4")
     if own["style"] not in STYLES:
         raise unknown("style", own["style"][:100], STYLES)
     return CaptionRequest(
@@ -121,6 +142,7 @@ def build_request(pictures: list[PictureBytes], values: Mapping[str, Any], setti
         Wording(own["style"]),
         own["words"] or own["maps"],
         own["maps"],
+        tuple(own["erase"]),
     )
 
 
@@ -193,7 +215,7 @@ async def _read_form(request: Request, settings: ServiceSettings) -> tuple[list[
 
 def _from_texts(name: str, texts: list[str]) -> Any:
     """The value of a form field or query parameter, as JSON would have it."""
-    if name in WORDS:
+    if name in LISTS:
         return [word.strip() for text in texts for word in text.split(",") if word.strip()]
     if len(texts) > 1:
         raise UsageError(f"{name[:100]} was given {len(texts)} times")

@@ -108,7 +108,7 @@ async def _text(request: Request, pictures: list[PictureBytes], body: dict[str, 
     name = str(body.get("model")).removesuffix(":latest")
     batcher = service.batcher(name if name in service.batchers else None)
     asked = build_request(pictures, {}, service.settings)
-    results, _ = await service.caption(batcher, asked.pictures, asked.options(batcher.captioner))
+    results, _ = await service.caption(batcher, asked, asked.options(batcher.captioner))
     for result in results:
         if isinstance(result, Failure):
             raise CaptionerError(result.reason)

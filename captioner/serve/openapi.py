@@ -13,7 +13,8 @@ from typing import Any, get_args
 from captioner import __version__
 from captioner.options import HardAttention
 from captioner.overlay.embedding import html_document
-from captioner.serve.caption_request import LARGEST, MOST_WORDS, SEARCH, WORDS
+from captioner.serve.caption_request import LARGEST, MOST_WORDS, SEARCH
+from captioner.serve.overlay_call import FORMATS
 from captioner.serve.service_settings import ServiceSettings
 from captioner.writers.wording import STYLES
 
@@ -38,6 +39,11 @@ def options() -> dict[str, dict[str, Any]]:
         },
         "words": {"type": "boolean", "description": "Add each word with its probability."},
         "maps": {"type": "boolean", "description": "Add each word's attention map, rows by columns, as `alpha`."},
+        "erase": {
+            "type": "array",
+            "items": {**_TEXT, "pattern": "^[0-9]{1,4}:[0-9]{1,4}$"},
+            "description": "Cells of the model's grid to paint over before captioning, as row:column from 0:0.",
+        },
         **{name: _search_option(name) for name in SEARCH},
     }
 
@@ -45,7 +51,7 @@ def options() -> dict[str, dict[str, Any]]:
 def _search_option(name: str) -> dict[str, Any]:
     field = SEARCH[name]
     schema: dict[str, Any] = {"description": field.metadata["description"]}
-    if name in WORDS:
+    if isinstance(field.default, tuple):
         return {**schema, "type": "array", "items": _TEXT, "maxItems": MOST_WORDS}
     if name == "hard_attention":
         return {**schema, **_TEXT, "enum": list(get_args(HardAttention))}
@@ -71,8 +77,11 @@ def document(settings: ServiceSettings) -> dict[str, Any]:
         "required": True,
     }
     query = [{"name": name, "in": "query", "schema": schema} for name, schema in options().items()]
-    overlay_format = {"name": "format", "in": "query", "schema": {"type": "string", "enum": ["png", "html"]}}
-    drawn = {"description": "A PNG sheet or an HTML page.", "content": {"image/png": {}, "text/html": {}}}
+    overlay_format = {"name": "format", "in": "query", "schema": {"type": "string", "enum": list(FORMATS)}}
+    drawn = {
+        "description": "A PNG sheet, an HTML page, or the data of the page as JSON.",
+        "content": {kind.partition(";")[0]: {} for kind in FORMATS.values()},
+    }
     paths = {
         "/v1/caption": {
             "post": _call("Caption pictures", _json("CaptionResponse"), parameters=query, requestBody=body)

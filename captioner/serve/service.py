@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from captioner.caption import Failure
 from captioner.captioning import Captioner
 from captioner.errors import CaptionerError, UsageError, unknown
+from captioner.evaluation.deletion import blank
 from captioner.images.inputs import PictureBytes
 from captioner.images.pixels import Pixels, squash
 from captioner.images.reading import Picture, load_for_model, read_image
 from captioner.inference.streaming import READERS
 from captioner.options import SearchOptions
 from captioner.serve.batcher import Batcher, Job, QueueFull, Result
+from captioner.serve.caption_request import CaptionRequest
 from captioner.serve.problems import Problem
 from captioner.serve.service_metrics import ServiceMetrics
 from captioner.serve.service_settings import ServiceSettings
@@ -87,18 +90,22 @@ class Service:
         return self.batchers[model]
 
     async def caption(
-        self, batcher: Batcher, pictures: Sequence[PictureBytes], options: SearchOptions, *, keep: bool = False
+        self, batcher: Batcher, asked: CaptionRequest, options: SearchOptions, *, keep: bool = False
     ) -> tuple[list[Result], Timings]:
         """One result per picture, in order; a Failure for a picture that cannot be read.
 
         `keep` keeps the pictures in the captions, for overlays.
         """
+        erased = asked.erased(batcher.captioner)
         try:
-            with batcher.reserve(len(pictures)):
+            with batcher.reserve(len(asked.pictures)):
                 started = monotonic()
                 with batcher.arriving():
-                    decoded = await self._decode(batcher, pictures, keep)
-                    jobs = [item if isinstance(item, Failure) else Job(*item, options) for item in decoded]
+                    decoded = await self._decode(batcher, asked.pictures, keep)
+                    jobs = [
+                        item if isinstance(item, Failure) else Job(item[0], _without(item[1], erased), options)
+                        for item in decoded
+                    ]
                     submitted = [batcher.submit(job) for job in jobs if isinstance(job, Job)]
                 queued = monotonic()
                 captions = iter(await asyncio.gather(*map(asyncio.wrap_future, submitted)))
@@ -144,3 +151,7 @@ class Service:
 
         loop = asyncio.get_running_loop()
         return list(await asyncio.gather(*(loop.run_in_executor(self._readers, decode, data) for data in pictures)))
+
+
+def _without(pixels: Pixels, erased: NDArray[np.bool_] | None) -> Pixels:
+    return pixels if erased is None else blank(pixels, erased)

@@ -23,7 +23,8 @@ def browser() -> Iterator[WebDriver]:
         pytest.skip("no browser found; on Debian: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1400"):
+    camera = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1400", *camera):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))

@@ -145,6 +145,27 @@ def test_the_overlay_is_a_png_or_a_page(client: httpx.Client) -> None:
     assert client.post("/v1/overlay?format=gif", files={"file": png()}).status_code == 422
 
 
+def test_the_data_of_the_viewer_has_the_alternatives_of_the_beam(client: httpx.Client, model: Path) -> None:
+    answer = client.post("/v1/overlay?format=json&style=plain", files={"file": png(3)}).json()
+    best = Captioner.load(model)(png(3), n_best=2)
+    assert answer["texts"] == [best.text, best.alternatives[0].text]
+    assert [len(caption["words"]) for caption in answer["captions"]] == [len(text.split()) for text in answer["texts"]]
+    assert answer["picture"].startswith("data:image/jpeg;base64,")
+
+
+def test_erased_cells_are_painted_over_before_the_picture_is_captioned(client: httpx.Client, model: Path) -> None:
+    captioner = Captioner.load(model)
+    for seed in range(8):
+        pixels = np.asarray(Image.open(io.BytesIO(png(seed)))).copy()
+        half = len(pixels) // 2
+        pixels[half:, :half] = np.rint(pixels.reshape(-1, 3).mean(0))
+        answer = client.post("/v1/caption?erase=1:0", files={"file": png(seed)}).json()
+        assert answer["results"][0]["caption"] == captioner(pixels).text
+    for wrong in ("2:0", "0:2", "x", "1:0:0", "-1:0"):
+        refused = client.post("/v1/caption", params={"erase": wrong}, files={"file": png()})
+        assert refused.status_code == 422 and "from 0:0 to 1:1" in refused.json()["detail"]
+
+
 def test_models_probes_metrics_and_the_description(client: httpx.Client) -> None:
     client.post("/v1/caption", files={"file": png()})
     (listed,) = client.get("/v1/models").json()["data"]
