@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from captioner.cli.options import (
+    FILE,
     FOLDER,
     check_effect,
     choice,
@@ -71,6 +72,26 @@ if TYPE_CHECKING:
     help="Opacity of the map over the picture.",
 )
 @click.option(
+    "--words",
+    "shown_words",
+    default="all",
+    show_default=True,
+    metavar="all|content|WORD[,WORD…]",
+    help="Words with a panel on the sheet: all, content (without words such as 'of'), or those in a list.",
+)
+@click.option("--columns", type=click.IntRange(1, 50), metavar="N", help="Panels side by side on the sheet.")
+@click.option("--no-title", is_flag=True, help="Leave the sentence out of the sheet.")
+@click.option("--no-bars", is_flag=True, help="Leave probability and gate out of the sheet.")
+@click.option("--no-path", is_flag=True, help="Leave the name of the file out of the sheet.")
+@click.option("--full-path", is_flag=True, help="Show the file with its folders, not only its name.")
+@click.option("--width", metavar="LENGTH", help="Width of the sheet in print, such as 84mm or 3.3in.")
+@click.option(
+    "--contact-sheet",
+    type=FILE,
+    metavar="FILE",
+    help="Also write all photos on one picture, a .png or .jpg, each with the map of its most visual word.",
+)
+@click.option(
     "--evidence",
     is_flag=True,
     help="Also measure what each content word relied on, by blurring parts of the picture; html and npz show it.",
@@ -100,6 +121,14 @@ def command(
     grid: bool,
     per_word: bool,
     opacity: float,
+    shown_words: str,
+    columns: int | None,
+    no_title: bool,
+    no_bars: bool,
+    no_path: bool,
+    full_path: bool,
+    width: str | None,
+    contact_sheet: Path | None,
     evidence: bool,
     curves: bool,
     text: str | None,
@@ -120,9 +149,12 @@ def command(
     the exit code is 1. Search options that are not given take the model's own values.
     """
     from captioner.captioning import Captioner
+    from captioner.files.existing import check_unoccupied
     from captioner.images import inputs
+    from captioner.overlay.contact_sheet import check_contact_sheet
     from captioner.overlay.model_captions import examined, force_captions, model_labels, search_captions
     from captioner.overlay.overlay_folder import OverlayFolder, check_formats
+    from captioner.overlay.sheet_layout import SheetOptions
     from captioner.writers.run_summary import RunSummary
 
     format_names = check_formats(formats)
@@ -138,6 +170,18 @@ def command(
         raise click.UsageError("--evidence is shown by the formats html and npz; add one of them with --format")
     style = Style(style_name, grid=grid, per_word=per_word, opacity=opacity)
     limits = given_limits(search)
+    sheet_options = SheetOptions(
+        words=_word_choice(shown_words),
+        columns=columns,
+        title=not no_title,
+        name=not no_path,
+        full_path=full_path,
+        bars=not no_bars,
+        width=width,
+    )
+    if contact_sheet is not None:
+        check_contact_sheet(contact_sheet)
+        check_unoccupied(contact_sheet, "--contact-sheet", overwrite=overwrite or resume)
     options = given_options(search)
     if text is not None and (without_effect := set(options) - {"hard_attention", "seed"}):
         raise click.UsageError(
@@ -158,6 +202,8 @@ def command(
         overwrite=overwrite,
         resume=resume,
         models=model_labels(models) if compare else [""],
+        sheet_options=sheet_options,
+        contact_sheet=contact_sheet,
         with_gallery=not isinstance(names, list) or len(names) > 1 or any(Path(path).is_dir() for path in paths),
         inputs=[Path(name) for name in names if isinstance(name, str)] if isinstance(names, list) else (),
     )
@@ -176,6 +222,14 @@ def command(
     if (line := summary.line()) is not None:
         click.echo(line, err=True)
     return 1 if failures else 0
+
+
+def _word_choice(text: str) -> str | tuple[str, ...]:
+    """The value of --words: all, content, or the words of a list."""
+    words = tuple(word.strip().lower() for word in text.split(",") if word.strip())
+    if not words:
+        raise click.UsageError("--words names no word; give all, content or a list such as dog,frisbee")
+    return words[0] if words in (("all",), ("content",)) else words
 
 
 def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSummary, total: int | None) -> int:
@@ -209,6 +263,8 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSumma
         raise click.exceptions.Abort("stopped; the same command with --resume continues") from None
     finally:
         gallery = folder.finish()
+        for path in folder.contact_sheets:
+            click.echo(path)
         if gallery is not None and gallery.files:
             click.echo(gallery.files[0])
         elif gallery is not None:

@@ -16,10 +16,12 @@ from captioner.overlay.arrays import arrays, arrays_npz
 from captioner.overlay.page import page, page_of
 from captioner.overlay.painting import Style
 from captioner.overlay.sheet import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
+from captioner.overlay.sheet_layout import SheetOptions
 from captioner.overlay.stills import words, words_png
 from captioner.overlay.view import view_of
 
 __all__ = [
+    "SheetOptions",
     "Style",
     "animation",
     "animation_of",

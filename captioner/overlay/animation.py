@@ -1,13 +1,16 @@
-"""An animation that reads the sentence: the picture first, then each word with its map."""
+"""An animation that reads the sentence: the picture first, then each word with its map, with smooth transitions."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 from PIL import Image, ImageDraw
 
 from captioner.caption import Caption, Word
+from captioner.errors import unknown
 from captioner.overlay import lettering, painting
 from captioner.overlay.canvas import Color
 from captioner.overlay.painting import Style
@@ -15,33 +18,51 @@ from captioner.overlay.sheet import columns
 
 LONG_SIDE = 480
 FIRST, WORD, LAST = 1400, 800, 1800  # milliseconds
+TRANSITION, BETWEEN = 3, 60  # pictures from one map to the next, and milliseconds per picture
 SIZE, LINE, PAD = 20, 30, 14
 PAPER: Color = (255, 255, 255)
 INK: Color = (22, 24, 29)
 FAINT: Color = (110, 114, 124)
 GLOW: Color = (255, 221, 120)
 
-
-def animation(caption: Caption, style: Style | None = None) -> bytes:
-    """The content of a GIF file that plays the caption in a loop."""
-    return animation_of([("", caption)], style)
+AnimationFormat = Literal["gif", "webp"]
 
 
-def animation_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None) -> bytes:
+def animation(caption: Caption, style: Style | None = None, *, format: AnimationFormat = "gif") -> bytes:
+    """The content of a GIF or WebP file that plays the caption in a loop."""
+    return animation_of([("", caption)], style, format=format)
+
+
+def animation_of(
+    captions: Sequence[tuple[str, Caption]], style: Style | None = None, *, format: AnimationFormat = "gif"
+) -> bytes:
     """As `animation`, with the captions of several models side by side. Shared words are shown together."""
+    if format not in ("gif", "webp"):
+        raise unknown("format of an animation", str(format), ("gif", "webp"))
     style = style or Style()
     top = painting.top_of_scale(*(caption for _, caption in captions))
     tracks = [_Track(name, caption, top, style) for name, caption in captions]
-    frames = [_beside([track.frame(-1) for track in tracks])]
-    positions = [-1] * len(tracks)  # the word that each track shows
+    frames, times = [_beside([track.frame(-1) for track in tracks])], [FIRST]
+    before = [-1] * len(tracks)  # the word that each track shows
     for column in columns([caption for _, caption in captions]):
-        positions = [position + (word is not None) for position, word in zip(positions, column, strict=True)]
-        frames.append(_beside([track.frame(position) for track, position in zip(tracks, positions, strict=True)]))
-    frames = _quantized(frames)
-    buffer = io.BytesIO()
-    times = [FIRST] + [WORD] * (len(frames) - 1)
+        after = [position + (word is not None) for position, word in zip(before, column, strict=True)]
+        for number in range(TRANSITION):
+            share = (number + 1) / (TRANSITION + 1)
+            moving = [track.between(a, b, share) for track, a, b in zip(tracks, before, after, strict=True)]
+            frames.append(_beside(moving))
+            times.append(BETWEEN)
+        frames.append(_beside([track.frame(position) for track, position in zip(tracks, after, strict=True)]))
+        times.append(WORD)
+        before = after
     times[-1] = LAST
-    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
+    buffer = io.BytesIO()
+    if format == "webp":
+        frames[0].save(
+            buffer, "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=0, quality=80, method=3
+        )
+    else:
+        frames = _quantized(frames)
+        frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
     return buffer.getvalue()
 
 
@@ -81,8 +102,24 @@ class _Track:
 
     def frame(self, step: int) -> Image.Image:
         """The frame of a word. -1 is the picture without a map."""
+        word = self._caption.words[step] if step >= 0 else None
+        return self._frame(step, self._painted(word, self._style))
+
+    def between(self, before: int, after: int, share: float) -> Image.Image:
+        """A frame on the way from one word to the next. The map fades in after the picture alone."""
+        if before == after:
+            return self.frame(after)
+        new = self._caption.words[after]
+        if before < 0:
+            return self._frame(after, self._painted(new, replace(self._style, opacity=share * self._style.opacity)))
+        alpha = (1 - share) * self._caption.words[before].alpha + share * new.alpha
+        return self._frame(after, self._painted(replace(new, alpha=alpha, cell=None), self._style))
+
+    def _painted(self, word: Word | None, style: Style) -> Image.Image:
+        return self._image if word is None else painting.paint_word(self._image, word, self._top, style)
+
+    def _frame(self, step: int, picture: Image.Image) -> Image.Image:
         words = self._caption.words
-        picture = self._image if step < 0 else painting.paint_word(self._image, words[step], self._top, self._style)
         frame = Image.new("RGB", (self._width, self._height), PAPER)
         frame.paste(picture, ((self._width - picture.width) // 2, 0))
         draw = ImageDraw.Draw(frame)

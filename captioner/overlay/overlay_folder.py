@@ -19,16 +19,19 @@ from captioner.images.reading import Picture
 from captioner.overlay import gallery, painting
 from captioner.overlay.animation import animation_of
 from captioner.overlay.arrays import arrays_npz
+from captioner.overlay.contact_sheet import ContactSheet
 from captioner.overlay.page import Links, link_to_next, page_of
 from captioner.overlay.painting import Style
 from captioner.overlay.pdf import check_installed
 from captioner.overlay.sheet import Named, comparison, comparison_pdf, comparison_svg
+from captioner.overlay.sheet_layout import SheetOptions
 from captioner.overlay.stills import file_name_part, words_png
 
 FORMATS = {
     "png": "a sheet with the picture and one panel per word",
     "words": "one PNG per word, as large as the picture",
     "gif": "an animation that reads the sentence",
+    "webp": "the animation in full color, and smaller",
     "html": "an interactive page in one file",
     "npz": "the words, maps and geometry as numpy arrays",
     "svg": "the sheet as vector graphics",
@@ -81,6 +84,8 @@ class OverlayFolder:
         overwrite: bool = False,
         resume: bool = False,
         models: Sequence[str] = ("",),
+        sheet_options: SheetOptions | None = None,
+        contact_sheet: Path | None = None,
         with_gallery: bool = False,
         inputs: Iterable[Path] = (),
     ) -> None:
@@ -90,11 +95,13 @@ class OverlayFolder:
         reported, and the gallery is renewed.
         """
         self.path, self.formats, self.style = path, tuple(formats), style or Style()
+        self.sheet_options = sheet_options or SheetOptions()
         self.overwrite, self.resume, self.models, self.with_gallery = overwrite, resume, tuple(models), with_gallery
         self._taken = {_key("index.html"), _key("thumbnails")} if with_gallery else set()
         # Pictures of the run that lie in this folder are never replaced, not even with `overwrite`.
         self._resolved = path.resolve()
         self._taken |= {_key(picture.name) for picture in inputs if picture.resolve().parent == self._resolved}
+        self._contact = ContactSheet(contact_sheet, self.style) if contact_sheet is not None else None
         self._cards: list[gallery.Card] = []
         self._page: Path | None = None  # the last page
         self._kept: set[Path] = set()  # pages that existed and are not ours to change
@@ -125,21 +132,32 @@ class OverlayFolder:
                     self._write_words(path, captions[target.model or 0])
                 elif target.format == "html":
                     links = Links("index.html" if self.with_gallery else "", self._page.name if self._page else "")
-                    write_atomically(path, page_of(named, self.style, links=links))
+                    write_atomically(
+                        path, page_of(named, self.style, links=links, full_path=self.sheet_options.full_path)
+                    )
                 else:
                     drawn = named if target.model is None else [named[target.model]]
-                    write_atomically(path, _CONTENT[target.format](drawn, self.style))
+                    write_atomically(path, _CONTENT[target.format](drawn, self.style, self.sheet_options))
                 written.files.append(path)
             if self.with_gallery and "html" in self.formats:
                 self._link_page(self.path / f"{written.stem}.html")
+            if self._contact is not None:
+                self._contact.add(captions[0])
             if self.with_gallery:
                 self._add_card(written.stem, picture, named)
         except OSError as error:
             raise CaptionerError(f"{self.path}: cannot be written to ({error.strerror or error})") from error
         return written
 
+    @property
+    def contact_sheets(self) -> list[Path]:
+        """The files of the contact sheet that are written."""
+        return [] if self._contact is None else self._contact.files
+
     def finish(self) -> Written | None:
         """Write the gallery, unless an existing one is kept. None where there is none."""
+        if self._contact is not None:
+            self._contact.finish()
         path = self.path / "index.html"
         if not self._cards:
             return None
@@ -201,18 +219,20 @@ class OverlayFolder:
         self._cards.append(gallery.Card(picture.name, tuple(named), f"thumbnails/{stem}.jpg", size, links))
 
 
-_CONTENT: dict[str, Callable[[Named, Style], bytes | str]] = {
-    "png": lambda captions, style: _png(comparison(captions, style)),
-    "gif": animation_of,
-    "npz": lambda captions, style: arrays_npz(captions[0][1]),
+_CONTENT: dict[str, Callable[[Named, Style, SheetOptions], bytes | str]] = {
+    "png": lambda captions, style, options: _png(comparison(captions, style, options), options),
+    "gif": lambda captions, style, options: animation_of(captions, style),
+    "webp": lambda captions, style, options: animation_of(captions, style, format="webp"),
+    "npz": lambda captions, style, options: arrays_npz(captions[0][1], full_path=options.full_path),
     "svg": comparison_svg,
     "pdf": comparison_pdf,
 }
 
 
-def _png(image: Image.Image) -> bytes:
+def _png(image: Image.Image, options: SheetOptions) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=3)  # level 6 takes twice the time to save five percent
+    resolution = {"dpi": (300, 300)} if options.width is not None else {}
+    image.save(buffer, "PNG", compress_level=3, **resolution)  # level 6 takes twice the time to save five percent
     return buffer.getvalue()
 
 

@@ -41,8 +41,17 @@ def page(caption: Caption, style: Style | None = None) -> str:
     return page_of([("", caption)], style)
 
 
-def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None, *, links: Links | None = None) -> str:
-    """A page with the captions of several models side by side. Shared words are shown together."""
+def page_of(
+    captions: Sequence[tuple[str, Caption]],
+    style: Style | None = None,
+    *,
+    links: Links | None = None,
+    full_path: bool = False,
+) -> str:
+    """A page with the captions of several models side by side. Shared words are shown together.
+
+    The page shows the name of the picture's file, with its folders if `full_path`.
+    """
     if not captions:
         raise UsageError("there is no caption to show; give one or more")
     first = captions[0][1]
@@ -53,7 +62,7 @@ def page_of(captions: Sequence[tuple[str, Caption]], style: Style | None = None,
     tracks = "\n".join(_track(i, model, caption, image, len(captions)) for i, (model, caption) in enumerate(captions))
     tables = "\n".join(_table(model, caption) for model, caption in captions)
     body = f"""<main>
-{_navigation(first.picture, links or Links())}
+{_navigation(first.picture, links or Links(), full_path)}
 <h1 class="visually-hidden">{escape(title)}</h1>
 <div class="tracks">
 {tracks}
@@ -76,10 +85,11 @@ def link_to_next(document: str, file: str) -> str:
     return document.replace(NEXT, _link("next", file, "next →"), 1)
 
 
-def _navigation(picture: Picture | None, links: Links) -> str:
+def _navigation(picture: Picture | None, links: Links, full_path: bool) -> str:
+    name = picture.name if picture is not None and full_path else shown_name(picture)
     previous = _link("prev", links.previous, "← previous") if links.previous else ""
     gallery = _link("index", links.gallery, "all pictures") if links.gallery else ""
-    return f'<nav>{previous}{gallery}{NEXT}<span class="name">{escape(shown_name(picture))}</span></nav>'
+    return f'<nav>{previous}{gallery}{NEXT}<span class="name">{escape(name)}</span></nav>'
 
 
 def _link(relation: str, file: str, text: str) -> str:

@@ -31,7 +31,8 @@ class Pdf:
 
     density = 2.0
 
-    def __init__(self, width: float, height: float, title: str) -> None:
+    def __init__(self, width: float, height: float, scale: float, title: str) -> None:
+        """Width and height of the layout; `scale` is the number of points on paper for one of the layout."""
         check_installed()
         from reportlab.pdfgen.canvas import Canvas
 
@@ -39,7 +40,10 @@ class Pdf:
         self._height = height
         # A canvas without a first font of its own refers to Helvetica, which would not be embedded.
         first_font: Any = _register(lettering.font(12))  # Any: the stubs have the wrong type
-        self._canvas = Canvas(self._buffer, pagesize=(width, height), invariant=True, initialFontName=first_font)
+        self._canvas = Canvas(
+            self._buffer, pagesize=(width * scale, height * scale), invariant=True, initialFontName=first_font
+        )
+        self._canvas.scale(scale, scale)
         self._canvas.setTitle(title.encode("utf-8", "replace").decode())
         self._canvas.setAuthor("")
         self._canvas.setSubject("")

@@ -1,7 +1,7 @@
 """The sheet: the picture, then one panel per word with its map, probability and gate, and a legend.
 
-Several captions, one per model, make a comparison, in which shared words are in one column. One layout serves pixels,
-SVG and PDF.
+Words that carry content are large, function words small. Several captions, one per model, make a comparison, in which
+shared words are in one column. One layout serves pixels, SVG and PDF.
 """
 
 from __future__ import annotations
@@ -20,53 +20,56 @@ from captioner.overlay import lettering, painting
 from captioner.overlay.canvas import Canvas, Color, Raster
 from captioner.overlay.painting import Style
 from captioner.overlay.pdf import Pdf
+from captioner.overlay.sheet_layout import GAP, Layout, SheetOptions, Spot
 from captioner.overlay.svg import Svg
+from captioner.text.nouns import is_content_word
 
 INK: Color = (22, 24, 29)
 FAINT: Color = (88, 92, 102)
 TRACK: Color = (226, 228, 233)
 PROBABILITY: Color = (0, 90, 156)
 GATE: Color = (176, 84, 0)
-
-MARGIN, GAP = 28, 18
-SIDE = 232  # a panel has the area of a square with this side
-LABEL = 64  # height of the text under a panel
-NARROWEST, WIDEST = 560, 1600  # width of a sheet
-BAR = 220  # length of the color bar in the legend
+BAR = 220  # length of the scale in the legend
+PRINT = 300 / 72  # pixels per point of a PNG whose width is given for print
 C = TypeVar("C", bound=Canvas)
-
-
-def sheet(caption: Caption, style: Style | None = None, *, density: float = 1.0) -> Image.Image:
-    """One picture of the whole sentence, with `density` pixels per point."""
-    return _draw([("", caption)], style, lambda w, h, _: Raster(w, h, density)).image
-
-
-def sheet_svg(caption: Caption, style: Style | None = None) -> str:
-    """The sheet as an SVG document."""
-    return _draw([("", caption)], style, Svg).finish()
-
-
-def sheet_pdf(caption: Caption, style: Style | None = None) -> bytes:
-    """The sheet as a PDF document of one page."""
-    return _draw([("", caption)], style, Pdf).finish()
-
 
 Named = Sequence[tuple[str, Caption]]  # name of a model and its caption; the name is empty where there is only one
 
 
-def comparison(captions: Named, style: Style | None = None, *, density: float = 1.0) -> Image.Image:
+def sheet(
+    caption: Caption, style: Style | None = None, options: SheetOptions | None = None, *, density: float = 1.0
+) -> Image.Image:
+    """One picture of the whole sentence, with `density` pixels per point; 300 per inch where a width is given."""
+    return comparison([("", caption)], style, options, density=density)
+
+
+def sheet_svg(caption: Caption, style: Style | None = None, options: SheetOptions | None = None) -> str:
+    """The sheet as an SVG document."""
+    return comparison_svg([("", caption)], style, options)
+
+
+def sheet_pdf(caption: Caption, style: Style | None = None, options: SheetOptions | None = None) -> bytes:
+    """The sheet as a PDF document of one page."""
+    return comparison_pdf([("", caption)], style, options)
+
+
+def comparison(
+    captions: Named, style: Style | None = None, options: SheetOptions | None = None, *, density: float = 1.0
+) -> Image.Image:
     """A sheet with one row per model and one column per word."""
-    return _draw(captions, style, lambda w, h, _: Raster(w, h, density)).image
+    if options is not None and options.width is not None:
+        density *= PRINT
+    return _draw(captions, style, options, lambda w, h, scale, _: Raster(w, h, density * scale)).image
 
 
-def comparison_svg(captions: Named, style: Style | None = None) -> str:
+def comparison_svg(captions: Named, style: Style | None = None, options: SheetOptions | None = None) -> str:
     """The comparison as an SVG document."""
-    return _draw(captions, style, Svg).finish()
+    return _draw(captions, style, options, Svg).finish()
 
 
-def comparison_pdf(captions: Named, style: Style | None = None) -> bytes:
+def comparison_pdf(captions: Named, style: Style | None = None, options: SheetOptions | None = None) -> bytes:
     """The comparison as a PDF document of one page."""
-    return _draw(captions, style, Pdf).finish()
+    return _draw(captions, style, options, Pdf).finish()
 
 
 def columns(captions: Sequence[Caption]) -> list[list[Word | None]]:
@@ -88,32 +91,6 @@ def columns(captions: Sequence[Caption]) -> list[list[Word | None]]:
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """The sizes of a sheet, in points."""
-
-    panel: tuple[int, int]
-    cell: int  # width of a column
-    across: int  # columns side by side
-    width: int
-
-    @staticmethod
-    def of(size: tuple[int, int], panels: int, rows: int) -> _Layout:
-        side = SIDE if rows == 1 else 0.8 * SIDE
-        stretch = math.sqrt(size[0] / size[1])
-        width, height = side * stretch, side / stretch
-        scale = min(1.0, 2 * side / max(width, height))  # a panorama is at most as long as two panels
-        panel = max(1, round(width * scale)), max(1, round(height * scale))
-        cell = max(panel[0], 132)
-        most = max(1, (WIDEST - 2 * MARGIN + GAP) // (cell + GAP))
-        # A sheet is about as wide as high, a comparison is wider. Then the panels are spread evenly over the rows.
-        tall = panel[1] + LABEL + GAP
-        ideal = math.sqrt((1.3 if rows == 1 else 2.5 * rows) * panels * tall / (cell + GAP))
-        across = min(most, panels, max(1, round(ideal)))
-        across = math.ceil(panels / math.ceil(panels / across)) if panels else 1
-        return _Layout(panel, cell, across, max(2 * MARGIN + across * (cell + GAP) - GAP, NARROWEST))
-
-
-@dataclass(frozen=True)
 class _Line:
     text: str
     size: int
@@ -121,115 +98,182 @@ class _Line:
     height: int  # distance from the line before
 
 
-def _draw(captions: Named, style: Style | None, canvas: Callable[[float, float, str], C]) -> C:
-    style = style or Style()
+def _draw(
+    captions: Named,
+    style: Style | None,
+    options: SheetOptions | None,
+    canvas: Callable[[float, float, float, str], C],
+) -> C:
+    """Draw on a canvas, which is made from width, height, scale and title."""
+    style, options = style or Style(), options or SheetOptions()
     if not captions:
         raise UsageError("there is no caption to draw; give one or more")
     first = captions[0][1]
     original = painting.upright(first.picture, min_side=1200)
-    comparing = len(captions) > 1
-    # The grid has one spot per column of words; on a sheet of one caption, the first spot is the picture (None).
-    spots: list[list[Word | None] | None] = [*columns([caption for _, caption in captions])]
-    if not comparing:
-        spots.insert(0, None)
-    layout = _Layout.of(original.size, len(spots), len(captions))
+    comparing, margin = len(captions) > 1, options.margin
+    shown = [
+        column
+        for column in columns([caption for _, caption in captions])
+        if any(word is not None and options.shows(word) for word in column)
+    ]
+    # A sheet of one caption begins with the picture, and function words are small. A comparison has a regular grid.
+    panels: list[list[Word | None] | None] = [*shown] if comparing else [None, *shown]
+    small = [not comparing and panel is not None and not _has_content(panel) for panel in panels]
+    layout = Layout.of(original.size, sum(0.5 if is_small else 1 for is_small in small), len(captions), options)
     top = painting.top_of_scale(*(caption for _, caption in captions))
 
     # The texts are laid out before the canvas is created, because they determine its height.
+    if comparing:
+        spots: list[Spot] = []
+        row_height = layout.panel[1] + options.label + GAP + 20
+        body = math.ceil(len(panels) / layout.across) * (len(captions) * row_height + GAP) - GAP
+    else:
+        spots, body = layout.spots(small, options.label)
+        layout = layout.shrunk_to(spots, margin) if options.width is None else layout
     indent = layout.panel[0] + GAP if comparing else 0
-    header = _header(captions, 0.9 * (layout.width - 2 * MARGIN - indent))
-    head = sum(line.height for line in header)
+    header = _header(captions, 0.9 * (layout.width - 2 * margin - indent), options)
+    head: float = sum(line.height for line in header)
     if comparing:
         head = max(head, layout.panel[1])
-    notes = _notes(captions, style, 0.9 * (layout.width - 2 * MARGIN - BAR - GAP))
-    row_height = layout.panel[1] + LABEL + GAP + (20 if comparing else 0)
-    bands = math.ceil(len(spots) / layout.across)
-    body = bands * len(captions) * row_height + max(0, bands - 1) * (GAP if comparing else 0)
-    foot = max(32, 16 * len(notes))
-    page = canvas(layout.width, MARGIN + head + GAP + body + foot + MARGIN, first.text)
+    head += GAP if head else 0
+    beside = layout.width - 2 * margin - BAR - GAP
+    notes = _notes(captions, style, options, 0.95 * (beside if beside > 200 else layout.width - 2 * margin))
+    foot = max(32, 16 * len(notes)) if beside > 200 else 40 + 16 * len(notes)
+    page = canvas(layout.width, margin + head + body + foot + margin, options.scale, first.text)
 
+    y: float = margin
     if comparing:
-        page.picture(MARGIN, MARGIN, *layout.panel, _fit(original, layout.panel, page.density))
-    y: float = MARGIN
+        page.picture(margin, y, *layout.panel, _fit(original, layout.panel, page.density))
     for line in header:
         y += line.height
-        page.text(MARGIN + indent, y - 8, line.text, line.size, line.color)
-    y = MARGIN + head + GAP
-
-    original = _fit(original, layout.panel, page.density)
-    for start in range(0, len(spots), layout.across):
-        for row, (model, _) in enumerate(captions):
-            if comparing:
-                page.text(MARGIN, y + 12, lettering.shorten(model, 13, layout.width - 2 * MARGIN), 13, FAINT)
-            panel_y = y + (20 if comparing else 0)
-            for column, spot in enumerate(spots[start : start + layout.across]):
-                x = MARGIN + column * (layout.cell + GAP)
-                if spot is None:
-                    page.picture(x, panel_y, *layout.panel, original)
-                    page.text(x, panel_y + layout.panel[1] + 22, "the picture", 17, FAINT)
-                elif (word := spot[row]) is not None:
-                    page.picture(x, panel_y, *layout.panel, painting.paint_word(original, word, top, style))
-                    _label(page, x, panel_y + layout.panel[1], layout.cell, word)
-            y += row_height
-        y += GAP if comparing else 0
-    _legend(page, MARGIN + head + GAP + body, top, style, notes)
+        page.text(margin + indent, y - 8, line.text, line.size, line.color)
+    y = margin + head
+    if comparing:
+        _comparison_rows(page, y, captions, panels, original, layout, style, options, top)
+    for spot, panel in zip(spots, panels, strict=False):
+        place = Spot(spot.x + margin, spot.y + y, spot.panel, spot.small)
+        _panel(page, place, panel[0] if panel else None, original, layout, style, options, top)
+    _legend(page, margin, y + body, top, style, notes, below=beside <= 200)
     return page
 
 
-def _fit(image: Image.Image, panel: tuple[int, int], density: float) -> Image.Image:
-    size = round(panel[0] * density), round(panel[1] * density)
+def _has_content(column: Sequence[Word | None]) -> bool:
+    return any(word is not None and is_content_word(word.text) for word in column)
+
+
+def _comparison_rows(
+    page: Canvas,
+    y: float,
+    captions: Named,
+    panels: Sequence[Sequence[Word | None] | None],
+    original: Image.Image,
+    layout: Layout,
+    style: Style,
+    options: SheetOptions,
+    top: float,
+) -> None:
+    for start in range(0, len(panels), layout.across):
+        for row, (model, _) in enumerate(captions):
+            label = lettering.shorten(model, 13, layout.width - 2 * options.margin)
+            page.text(options.margin, y + 12, label, 13, FAINT)
+            for column, panel in enumerate(panels[start : start + layout.across]):
+                if panel is not None and (word := panel[row]) is not None:
+                    spot = Spot(options.margin + column * (layout.cell + GAP), y + 20, layout.panel)
+                    _panel(page, spot, word, original, layout, style, options, top)
+            y += layout.panel[1] + options.label + GAP + 20
+        y += GAP
+
+
+def _panel(
+    page: Canvas,
+    spot: Spot,
+    word: Word | None,
+    original: Image.Image,
+    layout: Layout,
+    style: Style,
+    options: SheetOptions,
+    top: float,
+) -> None:
+    """A picture with the map of a word, and its label; the picture alone without a word."""
+    image = _fit(original, spot.panel, page.density)
+    below = spot.y + spot.panel[1]
+    if word is None:
+        page.picture(spot.x, spot.y, *spot.panel, image)
+        page.text(spot.x, below + 22, "the picture", 17, FAINT)
+        return
+    page.picture(spot.x, spot.y, *spot.panel, painting.paint_word(image, word, top, style))
+    if spot.small:
+        page.text(spot.x, below + 15, lettering.shorten(word.text, 13, max(spot.panel[0], 46)), 13, FAINT)
+    else:
+        _label(page, spot.x, below, layout.cell, word, bars=options.bars)
+
+
+def _fit(image: Image.Image, panel: tuple[float, float], density: float) -> Image.Image:
+    size = max(1, round(panel[0] * density)), max(1, round(panel[1] * density))
     return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def _header(captions: Named, room: float) -> list[_Line]:
+def _header(captions: Named, room: float, options: SheetOptions) -> list[_Line]:
     lines = []
     for model, caption in captions:
         if len(captions) > 1:
             lines.append(_Line(lettering.shorten(model, 13, room), 13, FAINT, 26))
-        texts = lettering.wrap(caption.text or "(no words)", 24, room)
-        lines += [_Line(text, 24, INK, 30) for text in texts]
+        if options.title:
+            texts = lettering.wrap(caption.text or "(no words)", 24, room)
+            lines += [_Line(text, 24, INK, 30) for text in texts]
     picture = captions[0][1].picture
-    if picture is not None:
-        lines.append(_Line(lettering.shorten(picture.name, 13, room), 13, FAINT, 24))
+    if picture is not None and options.name:
+        name = picture.name if options.full_path else lettering.shown_name(picture)
+        lines.append(_Line(lettering.shorten(name, 13, room), 13, FAINT, 24))
     return lines
 
 
-def _label(page: Canvas, x: float, y: float, width: float, word: Word) -> None:
+def _label(page: Canvas, x: float, y: float, width: float, word: Word, *, bars: bool) -> None:
     page.text(x, y + 22, lettering.shorten(word.text, 19, width), 19, INK)
+    if not bars:
+        return
     for line, (name, value, color) in enumerate((("p", word.probability, PROBABILITY), ("gate", word.gate, GATE))):
         below = y + 41 + 16 * line
-        length = width - 34 - 36
+        length = max(width - 34 - 36, 0)
         page.text(x, below, name, 12, FAINT)
         page.box(x + 34, below - 7, length, 6, TRACK)
         page.box(x + 34, below - 7, length * min(max(value, 0.0), 1.0), 6, color)
         page.text(x + width - 30, below, f"{value:.2f}", 12, INK)
 
 
-def _notes(captions: Named, style: Style, room: float) -> list[str]:
+def _notes(captions: Named, style: Style, options: SheetOptions, room: float) -> list[str]:
     """The explanations of the legend, in lines."""
-    notes = [
-        "Attention; every word has its own scale."
-        if style.per_word
-        else "Attention as a multiple of an even spread (1); one scale for all words.",
-        "p: probability of the word.",
-        "gate: how much of what it saw the model used.",
-    ]
+    notes = []
+    if style.name == "contour":
+        notes.append("Inside the thick line: cells with half of the attention; thin lines: a quarter, three quarters.")
+    elif style.per_word:
+        notes.append("Attention; every word has its own scale.")
+    else:
+        notes.append("Attention as a multiple of an even look (1); one scale for all words.")
+    if style.name in ("spotlight", "blocks"):
+        notes.append("Inside the line: the cells with half of it.")
+    if options.bars:
+        notes += ["p: probability of the word.", "gate: how much of what it saw the model used."]
     if any(word.cell is not None for _, caption in captions for word in caption.words):
         notes.append("Outlined: the sampled or likeliest cell.")
     return lettering.wrap("  ".join(notes), 12, room)
 
 
-def _legend(page: Canvas, y: float, top: float, style: Style, notes: list[str]) -> None:
-    bar = painting.legend(round(BAR * page.density), round(12 * page.density), style)
-    page.picture(MARGIN, y, BAR, 12, bar)
-    page.text(MARGIN, y + 28, "0", 12, INK)
-    if style.per_word:
-        page.text(MARGIN + BAR - 66, y + 28, "word's peak", 12, INK)
-    else:
-        even = BAR / top
-        page.box(MARGIN + even, y + 12, 1, 5, INK)
-        if even > 14:
-            page.text(MARGIN + even - 3, y + 28, "1", 12, INK)
-        page.text(MARGIN + BAR - 24, y + 28, f"{top:.1f}", 12, INK)
+def _legend(page: Canvas, x: float, y: float, top: float, style: Style, notes: list[str], *, below: bool) -> None:
+    left, first = (x, y + 51) if below else (x + BAR + GAP, y + 11)
+    if style.name == "contour":
+        left, first = x, y + 11
     for line, note in enumerate(notes):
-        page.text(MARGIN + BAR + GAP, y + 11 + 16 * line, note, 12, INK)
+        page.text(left, first + 16 * line, note, 12, INK)
+    if style.name == "contour":
+        return
+    page.picture(x, y, BAR, 12, painting.legend(round(BAR * page.density), max(1, round(12 * page.density)), style))
+    page.text(x, y + 28, "0", 12, INK)
+    if style.per_word:
+        page.text(x + BAR - 66, y + 28, "word's peak", 12, INK)
+        return
+    even = BAR / top
+    page.box(x + even, y + 12, 1, 5, INK)
+    if even > 14:
+        page.text(x + even - 3, y + 28, "1", 12, INK)
+    page.text(x + BAR - 24, y + 28, f"{top:.1f}", 12, INK)

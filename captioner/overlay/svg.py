@@ -5,24 +5,31 @@ Written without a library, because three elements are all that it needs.
 
 from __future__ import annotations
 
+import base64
+import io
+from functools import lru_cache
 from html import escape
 
 from PIL import Image
 
+from captioner.overlay import lettering
 from captioner.overlay.canvas import Color
 from captioner.overlay.embedding import data_uri
 
 
 class Svg:
-    """Pictures have two pixels per point, which is enough for print."""
+    """Pictures have two pixels per point, which is enough for print. The font is embedded if it has all letters."""
 
     density = 2.0
 
-    def __init__(self, width: float, height: float, title: str) -> None:
-        self._width, self._height, self._title = width, height, title
+    def __init__(self, width: float, height: float, scale: float, title: str) -> None:
+        """Width and height of the layout; `scale` is the number of points on paper for one of the layout."""
+        self._width, self._height, self._scale, self._title = width, height, scale, title
         self._parts: list[str] = []
+        self._own_font = False
 
     def text(self, x: float, y: float, text: str, size: int, color: Color) -> None:
+        self._own_font |= lettering.fitting(text, size)[1].getname() == lettering.font(size).getname()
         self._parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{_hex(color)}">{_xml(text)}</text>')
 
     def box(self, x: float, y: float, width: float, height: float, fill: Color) -> None:
@@ -36,19 +43,31 @@ class Svg:
 
     def finish(self) -> str:
         """The whole document."""
-        size = f'width="{self._width:g}" height="{self._height:g}"'
+        unit = "" if self._scale == 1 else "pt"
+        size = f'width="{self._width * self._scale:g}{unit}" height="{self._height * self._scale:g}{unit}"'
+        family = '"captioner", ' if self._own_font else ""
         box = f'viewBox="0 0 {self._width:g} {self._height:g}"'
         return "\n".join(
             [
                 '<?xml version="1.0" encoding="UTF-8"?>',
                 f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box} role="img" '
-                'font-family="Helvetica, Arial, Liberation Sans, sans-serif">',
+                f"font-family='{family}Helvetica, Arial, Liberation Sans, sans-serif'>",
                 f"<title>{_xml(self._title)}</title>",
+                *([_font_face()] if self._own_font else []),
                 '<rect width="100%" height="100%" fill="#ffffff"/>',
                 *self._parts,
                 "</svg>\n",
             ]
         )
+
+
+@lru_cache(maxsize=1)
+def _font_face() -> str:
+    """Pillow's own font, 13 kB, as a style element."""
+    source = lettering.font(12).path
+    assert isinstance(source, io.BytesIO)  # Pillow has the font in its code
+    data = base64.b64encode(source.getvalue()).decode("ascii")
+    return f'<style>@font-face {{ font-family: "captioner"; src: url("data:font/ttf;base64,{data}"); }}</style>'
 
 
 def _hex(color: Color) -> str:

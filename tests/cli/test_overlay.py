@@ -270,3 +270,54 @@ def test_drawing_needs_no_torch(captioner, photos, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_options_of_the_sheet_change_the_sheet(captioner, photos, tmp_path):
+    def drawn(*options: str) -> bytes:
+        given = ["-f", "svg", "--overwrite", "--text", "a dog on grass", *options]
+        captioner(photos / "one.jpg", "-o", tmp_path / "out", *given)
+        return (tmp_path / "out" / "one.svg").read_bytes()
+
+    plain = drawn()
+    for options in (["--words", "content"], ["--columns", "1"], ["--no-title"], ["--no-bars"], ["--width", "84mm"]):
+        assert drawn(*options) != plain
+    assert b"one.jpg" in plain and b"one.jpg" not in drawn("--no-path")
+    folder = str(photos)[:12].encode()  # a long path is shortened at its end
+    assert folder not in plain and folder in drawn("--full-path")
+
+
+def test_evidence_is_measured_and_written(captioner, photos, tmp_path):
+    code, _, _ = captioner(
+        photos / "one.jpg", "-o", tmp_path / "out", "-f", "html,npz", "--evidence", "--text", "a dog"
+    )
+    assert code == 0
+    (words,) = (view[0]["words"] for view in data(tmp_path / "out" / "one.html")["tracks"])
+    assert [("evidence" in word, len(word["alternatives"])) for word in words] == [(False, 5), (True, 5)]
+    with np.load(tmp_path / "out" / "one.npz") as arrays:
+        assert np.isnan(arrays["habit"]).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        (["--curves"], "--evidence"),
+        (["--evidence", "-f", "png"], "html and npz"),
+        (["--width", "wide"], "84mm"),
+        (["--words", ","], "--words names no word"),
+        (["--style", "heatmap"], "spotlight"),
+        (["--contact-sheet", "contact.gif"], ".png or .jpg"),
+    ],
+)
+def test_wrong_options_of_drawings_are_refused_in_a_sentence(captioner, photos, tmp_path, options, problem):
+    code, out, err = captioner(photos / "one.jpg", "-o", tmp_path / "out", *options)
+    assert code == 2 and problem in err and not out
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_contact_sheet_is_written_beside_the_pages(captioner, photos, tmp_path):
+    sheet = tmp_path / "contact.jpg"
+    code, out, _ = captioner(photos, "-o", tmp_path / "out", "-f", "npz", "--contact-sheet", sheet)
+    assert str(sheet) in out.split()
+    assert sheet.read_bytes().startswith(b"\xff\xd8")
+    code, _, err = captioner(photos, "-o", tmp_path / "out2", "-f", "npz", "--contact-sheet", sheet)
+    assert code == 2 and "exists and is kept" in err

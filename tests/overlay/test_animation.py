@@ -4,18 +4,23 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
-from captioner.overlay import animation, animation_of, words
+from captioner.errors import UsageError
+from captioner.overlay import Style, animation, animation_of, words
 from tests.overlay.handmade_captions import blob, caption
 
 
-def frames(content: bytes) -> list[np.ndarray]:
+def frames(content: bytes, *, still: bool = True) -> list[np.ndarray]:
+    """The frames of an animation: those that stand still, or those of the transitions."""
     image: Any = Image.open(io.BytesIO(content))
     result = []
     for number in range(image.n_frames):
         image.seek(number)
-        result.append(np.asarray(image.convert("RGB")).astype(int))
+        image.load()
+        if (image.info["duration"] > 400 if image.n_frames > 1 else True) == still:
+            result.append(np.asarray(image.convert("RGB")).astype(int))
     return result
 
 
@@ -29,10 +34,28 @@ def test_the_animation_shows_the_picture_and_then_each_word_in_a_loop():
     image = Image.open(io.BytesIO(content))
     assert image.info["loop"] == 0
     times = []
-    for number in range(6):
+    for number in range(image.n_frames):  # type: ignore[attr-defined]
         image.seek(number)
         times.append(image.info["duration"])
-    assert min(times) >= 500 and times[-1] > times[1]
+    assert len([time for time in times if time >= 500]) == 6 and times[-1] > times[0]
+
+
+def test_between_two_words_the_map_moves_step_by_step():
+    one = caption("one two", size=(480, 320), grid=(4, 6))
+    first, second = (dataclasses.replace(one.words[0], alpha=blob(r, c, 4, 6, 0.5)) for r, c in ((0, 0), (3, 5)))
+    content = animation(dataclasses.replace(one, words=(first, second)), Style("heat"))
+    light = [frame[20:60, 20:60].mean() for frame in frames(content, still=False)[-3:]]
+    assert light == sorted(light, reverse=True) and light[0] > light[-1] + 10
+
+
+def test_webp_has_the_same_frames_in_full_color():
+    one = caption("a dog runs", size=(300, 200))
+    gif, webp = frames(animation(one)), frames(animation(one, format="webp"))
+    assert len(gif) == len(webp) == 4
+    for a, b in zip(gif, webp, strict=True):
+        assert a.shape == b.shape and np.abs(a - b).mean() < 8
+    with pytest.raises(UsageError, match="mp4"):
+        animation(one, format="mp4")  # type: ignore[arg-type]
 
 
 def test_two_equal_words_with_equal_maps_still_have_two_frames():

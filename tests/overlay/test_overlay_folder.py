@@ -23,6 +23,7 @@ def test_any_formats_are_written_together(tmp_path):
     assert tree(tmp_path / "new" / "out") == {
         "dog.png",
         "dog.gif",
+        "dog.webp",
         "dog.html",
         "dog.npz",
         "dog.svg",
@@ -32,7 +33,15 @@ def test_any_formats_are_written_together(tmp_path):
         "dog-words/03-runs.png",
     }
     assert len(written.files) == len(FORMATS) and not written.kept
-    heads = {"png": b"\x89PNG", "gif": b"GIF8", "html": b"<!DOC", "npz": b"PK", "svg": b"<?xml", "pdf": b"%PDF"}
+    heads = {
+        "png": b"\x89PNG",
+        "gif": b"GIF8",
+        "webp": b"RIFF",
+        "html": b"<!DOC",
+        "npz": b"PK",
+        "svg": b"<?xml",
+        "pdf": b"%PDF",
+    }
     for ending, head in heads.items():
         assert (tmp_path / "new" / "out" / f"dog.{ending}").read_bytes().startswith(head)
 
@@ -142,3 +151,21 @@ def test_kept_files_are_not_drawn(tmp_path, monkeypatch):
     (tmp_path / "dog.png").write_bytes(b"mine")
     monkeypatch.setitem(overlay_folder._CONTENT, "png", lambda *_: pytest.fail("drawn in vain"))
     add(OverlayFolder(tmp_path, ["png"]))
+
+
+def test_a_contact_sheet_shows_every_picture_in_files_of_48(tmp_path):
+    sheet = tmp_path / "contact.png"
+    folder = OverlayFolder(tmp_path / "out", ["npz"], contact_sheet=sheet)
+    for number in range(50):
+        add(folder, f"{number}.jpg")
+    folder.finish()
+    assert folder.contact_sheets == [sheet, tmp_path / "contact-2.png"]
+    with Image.open(sheet) as first, Image.open(tmp_path / "contact-2.png") as second:
+        assert first.width == 6 * 262 + 14 and first.height == 8 * 262 + 14
+        assert second.width == 2 * 262 + 14
+
+
+@pytest.mark.parametrize("name, problem", [("contact.gif", "png or .jpg"), ("missing/contact.png", "does not exist")])
+def test_a_contact_sheet_that_cannot_be_written_is_refused_at_once(tmp_path, name, problem):
+    with pytest.raises(UsageError, match=problem):
+        OverlayFolder(tmp_path, ["npz"], contact_sheet=tmp_path / name)

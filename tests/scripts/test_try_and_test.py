@@ -125,8 +125,15 @@ def test_try_captions_the_given_pictures_and_writes_into_the_current_folder(chec
     assert "captioner caption a.jpg b.png" in commands
     (overlay,) = [line for line in commands if line.startswith("captioner overlay")]
     assert "a.jpg b.png" in overlay
+    assert "--format html " in overlay
     assert str(tmp_path / "out") in overlay
     assert str(tmp_path / "out") in message
+
+
+def test_try_writes_sheets_when_asked(checkout: Checkout, tmp_path: Path) -> None:
+    _, commands, _ = checkout.run("scripts/try", "--sheets", "a.jpg", cwd=tmp_path)
+    (overlay,) = [line for line in commands if line.startswith("captioner overlay")]
+    assert "captioner overlay a.jpg " in overlay and "--format html,png " in overlay
 
 
 def test_test_runs_every_check_and_passes_arguments_to_pytest(checkout: Checkout) -> None:
