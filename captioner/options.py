@@ -102,8 +102,8 @@ class SearchOptions:
     def summary(self) -> str:
         """The settings that decide scores, in a few words: "beam 5, length power 0.5, repeat penalty 2"."""
         penalty = f", repeat penalty {self.repeat_penalty:g}" if self.repeat_penalty else ""
-        one_cell = f", {self.hard_attention} cells" if self.hard_attention in ("argmax", "sampled") else ""
-        return f"beam {self.beam}, length power {self.length_power:g}{penalty}{one_cell}"
+        attends = f", hard attention {self.hard_attention}" if self.hard_attention else ""
+        return f"beam {self.beam}, length power {self.length_power:g}{penalty}{attends}"
 
 
 class SearchKeywords(TypedDict, total=False):

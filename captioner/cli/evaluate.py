@@ -33,7 +33,10 @@ from captioner.progress import ProgressBar
 @click.option("--split", required=True, metavar="NAME", help="Split to caption, such as val or test.")
 @images_option()
 @captions_format_option
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Use only the first N images.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="N", help="Use only N images, the first ones after the offset."
+)
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Leave out the first N images.")
 @allow_missing_option
 @search_options("beam", "length_power", "max_length", "repeat_penalty", "hard_attention")
 @model_options
@@ -80,6 +83,7 @@ def command(
     images: Path | None,
     captions_format: str | None,
     limit: int | None,
+    offset: int,
     allow_missing: bool,
     model: str,
     backend: Any,
@@ -121,6 +125,7 @@ def command(
         images=images,
         format=captions_format,
         limit=limit,
+        offset=offset,
         boxes=boxes,
         train_captions=train_captions,
         allow_missing=allow_missing,

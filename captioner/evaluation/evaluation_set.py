@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioner.data.caption_set import CaptionSet
 from captioner.data.formats.detection import read_set
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files import zip_paths
 
 
@@ -30,6 +30,7 @@ def read_evaluation_set(
     images: Path | None = None,
     format: str | None = None,
     limit: int | None = None,
+    offset: int = 0,
     boxes: Path | None = None,
     train_captions: Path | None = None,
     allow_missing: bool = False,
@@ -45,9 +46,12 @@ def read_evaluation_set(
         notes.append(f"{len(listed) - len(captions):,} of {len(listed):,} images have no reference and were left out")
     if not len(captions):
         raise CaptionerError(f"{data}: none of the {len(listed):,} images of {split} has a reference caption")
-    if limit is not None and limit < len(captions):
-        notes.append(f"the first {limit:,} of {len(captions):,} images (--limit)")
-        captions = dataclasses.replace(captions, items=captions.items[:limit])
+    end = len(captions) if limit is None else min(offset + limit, len(captions))
+    if offset >= len(captions):
+        raise UsageError(f"--offset {offset} leaves no image: {split} has {len(captions):,}")
+    if end - offset < len(captions):
+        notes.append(f"images {offset + 1:,} to {end:,} of {len(captions):,} (--offset, --limit)")
+        captions = dataclasses.replace(captions, items=captions.items[offset:end])
     captions = _without_missing_files(captions, split, allow_missing, notes)
     if boxes is not None:
         from captioner.data.boxes import with_boxes

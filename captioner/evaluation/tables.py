@@ -54,11 +54,10 @@ def sections(evaluation: Evaluation) -> list[Section]:
 def heading(evaluation: Evaluation) -> str:
     """The model, the data and the search settings."""
     options = evaluation.options
-    attends = f", hard attention {options.hard_attention}" if options.hard_attention else ""
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
         f"{len(evaluation.items):,} images, free-running, {options.summary}, "
-        f"at most {options.max_length} words{attends}"
+        f"at most {options.max_length} words"
     )
 
 
@@ -104,6 +103,7 @@ def _captions(evaluation: Evaluation) -> Section:
         Row("different words used", f"{diversity.vocabulary:,}"),
         *(Row(f"distinct-{n}", f"{share:.4f}") for n, share in diversity.distinct.items()),
         Row("different captions", f"{diversity.different:.1%}"),
+        Row("repeat a noun", f"{diversity.repeating.value:.1%}", _percent(diversity.repeating)),
     ]
     if diversity.empty:
         rows.append(Row("empty captions", f"{diversity.empty:,}"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from captioner.metrics.means import Mean, mean
 from captioner.metrics.ngrams import distinct_share
+from captioner.text.nouns import repeated_nouns
 from captioner.text.tokenizer import tokenize
 
 
@@ -20,6 +21,7 @@ class Diversity:
     vocabulary: int  # different words used
     distinct: dict[int, float]  # for n = 1 and 2: different n-grams / all n-grams
     different: float  # different captions / captions
+    repeating: Mean  # share of captions that name something twice by the same noun
     unseen: Mean | None  # share of captions that are not training captions; None without training captions
 
 
@@ -29,7 +31,8 @@ def diversity(captions: Sequence[str], training: Iterable[str] | None = None) ->
         return None
     tokens = [tuple(tokenize(caption)) for caption in captions]
     length = mean([len(words) for words in tokens], [1] * len(tokens))
-    assert length is not None
+    repeating = mean([repeated_nouns(words) > 0 for words in tokens], [1] * len(tokens))
+    assert length is not None and repeating is not None
     unseen = None
     if training is not None:
         known = {tuple(tokenize(caption)) for caption in training}
@@ -41,5 +44,6 @@ def diversity(captions: Sequence[str], training: Iterable[str] | None = None) ->
         vocabulary=len({word for words in tokens for word in words}),
         distinct={order: distinct_share(tokens, order) for order in (1, 2)},
         different=len(set(tokens)) / len(tokens),
+        repeating=repeating,
         unseen=unseen,
     )

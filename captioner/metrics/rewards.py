@@ -1,9 +1,12 @@
-"""BLEU-4 and METEOR of single captions, 0 to 1, as rewards in training. They are called like `CiderReward`."""
+"""Rewards of single captions in training: BLEU-4 and METEOR, 0 to 1, and what the nouns are worth.
+
+They are called like `CiderReward`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +17,7 @@ from captioner.metrics.meteor.resources import load_resources
 from captioner.metrics.meteor.words import meteor_words
 from captioner.metrics.ngrams import ORDERS, Ngram, ngram_counts
 from captioner.metrics.text_scores import UNMATCHABLE
+from captioner.text.nouns import mentions, repeated_nouns
 from captioner.text.vocabulary import UNK, Vocabulary
 
 if TYPE_CHECKING:
@@ -78,3 +82,48 @@ class MeteorReward:
 
     def _sentence(self, tokens: Sequence[int]) -> Sentence:
         return Sentence(meteor_words(" ".join(self.words[token] for token in tokens)))
+
+
+class ObjectReward:
+    """What a caption names: 1 for each category that has a box in the image, -1 for each one that is not there.
+
+    A category is there if it has a box or a reference names it. Each category counts once. Images without boxes are
+    not judged: their captions get 0.
+    """
+
+    def __init__(
+        self,
+        references: Sequence[Sequence[Sequence[int]]],
+        vocabulary: Vocabulary,
+        boxed: Callable[[int], Collection[str]],  # the categories that have boxes in an image
+        labels: Collection[str],  # all categories
+    ) -> None:
+        self.references, self.words, self.boxed, self.labels = references, vocabulary.words, boxed, frozenset(labels)
+
+    def __call__(self, captions: Sequence[Sequence[int]], images: Sequence[int]) -> NDArray[np.float64]:
+        """The score of each caption."""
+        boxed = {image: set(self.boxed(image)) for image in set(images)}
+        there = {
+            image: categories.union(*(self._named(reference) for reference in self.references[image]))
+            for image, categories in boxed.items()
+            if categories
+        }
+        scores = []
+        for caption, image in zip(captions, images, strict=True):
+            named = self._named(caption) if boxed[image] else set()
+            scores.append(len(named & boxed[image]) - len(named - there.get(image, set())))
+        return np.array(scores, np.float64)
+
+    def _named(self, caption: Sequence[int]) -> set[str]:
+        return {mention.label for mention in mentions([self.words[number] for number in caption], self.labels)}
+
+
+class RepetitionReward:
+    """-1 for each noun that a caption has named before. The references do not matter."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.words = vocabulary.words
+
+    def __call__(self, captions: Sequence[Sequence[int]], images: Sequence[int]) -> NDArray[np.float64]:
+        """The score of each caption."""
+        return -np.array([repeated_nouns([self.words[n] for n in caption]) for caption in captions], np.float64)

@@ -109,6 +109,18 @@ _OTHER_THINGS = (
     "horse carriage, book shelf, book case, chair lift, clock tower, oven mitt, pizza box, pizza pan, pizza cutter, "
     "pizza oven, cake pan, phone booth, phone box, town square, city square, car seat, boat dock, boat house"
 )
+# Frequent nouns of captions that are no category, to find nouns that a caption repeats.
+_OTHER_NOUNS = (
+    "airport animal area arm bag bar base basket bathroom bathtub beach bedroom beer blanket body box branch "
+    "bread bridge building bun bush cabinet camera candle cart church city cloud computer container counter court "
+    "curb curtain desk dirt dish door dress drink engine face family fence field fireplace flag floor flower food "
+    "forest fruit furniture game garden gate grass ground hat hay helmet highway hill hillside home hotel house "
+    "image intersection jacket kitchen lake lamp leash leaf leaves ledge market mirror monitor mountain mouth "
+    "ocean office park pasture photo photograph picture pillow pole pond pot ramp restaurant river road rock roof "
+    "room rug runway salad sand school shelf shelves shirt shoe shop shore shower sidewalk sky slope snow soup "
+    "statue stone store street suit sun tarmac team towel tower town toy trail tray tree tub uniform van "
+    "vegetable vehicle wall water wave window"
+)
 # Words that name nothing visible. Deletion leaves them out.
 _FUNCTION_WORDS = (
     "a an the this that these those some any each every all both one two three of on in at to by with for from into "
@@ -122,6 +134,9 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 def is_content_word(text: str) -> bool:
     """Whether a word names something: not "a", "of" or a token such as `<unk>`."""
     return text.lower() not in FUNCTION_WORDS and not text.startswith("<")
+
+
+_NOUNS = frozenset(_NAMES) | frozenset(_OTHER_NOUNS.split())
 
 
 @dataclass(frozen=True)
@@ -151,6 +166,15 @@ def mentions(words: Sequence[str], labels: Collection[str]) -> list[Mention]:
                 mentions.append(Mention(position, position + length, label))
         position += max(length, 1)
     return mentions
+
+
+def repeated_nouns(words: Sequence[str]) -> int:
+    """How many times a caption names something by words that it has named something by before.
+
+    The nouns are the names of the categories in the table and other frequent nouns of captions.
+    """
+    names = [" ".join(words[mention.first : mention.last]).lower() for mention in mentions(words, _NOUNS)]
+    return len(names) - len(set(names))
 
 
 _Phrases = dict[tuple[str, ...], str | None]

@@ -73,7 +73,9 @@ class BatchLoss:
     def begin_epoch(self) -> None:
         s = self.settings
         if s.scst and self.state.epoch >= s.scst.start_epoch and self.self_critical is None:
-            self.self_critical = SelfCritical(s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus)
+            self.self_critical = SelfCritical(
+                s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus, self.setup.box_targets
+            )
         # New in each epoch: DistributedDataParallel reads only once which parameters are trained.
         self.forward_pass: nn.Module = ForwardPass(self.network, self.setup.cell_head)
         if s.compile:

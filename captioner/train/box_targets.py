@@ -103,6 +103,10 @@ class BoxTargets:
             for image, words in zip(images, captions, strict=True)
         ]
 
+    def categories(self, image: int) -> list[str]:
+        """The categories that have boxes in an image."""
+        return list(self._groups(image))
+
     def batch(self, images: NDArray[np.int64], views: Views) -> BatchBoxes:
         """The groups of these images of the corpus, in their views."""
         starts, ends = self.image_starts[images], self.image_starts[images + 1]

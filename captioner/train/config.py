@@ -60,7 +60,8 @@ class DataSettings(Settings):
     boxes: tuple[Path, ...] = Field(
         (),
         description="Files with the boxes of objects in the training images, in COCO's instances format (.json or "
-        ".json.gz), relative to `data.root`. `training.grounding` and `training.cell_categories` read them.",
+        ".json.gz), relative to `data.root`. `training.grounding`, `training.cell_categories` and "
+        "`training.scst.reward.objects` read them.",
     )
     minimum_count: int = Field(
         5, ge=1, description="Occurrences in the training captions that a word needs to be in the vocabulary."
@@ -250,15 +251,25 @@ class Config(Settings):
                 f"training.hard.samples={hard.samples} clashes with model.attention.mode={mode}: only hard attention "
                 "learns from several samples; set training.hard.samples=1 or model.attention.mode=hard"
             )
-        for name in ("grounding", "cell_categories"):
-            if getattr(self.training, name) is not None and not self.data.boxes:
-                raise ValueError(f"training.{name} needs boxes; set data.boxes")
+        if (names := self.uses_of_boxes) and not self.data.boxes:
+            raise ValueError(f"{names[0]} needs boxes; set data.boxes")
         if self.training.crop < 1 and (setting := _needs_whole_grids(self.model)):
             raise ValueError(
                 f"training.crop={self.training.crop} clashes with {setting}, which needs grids of one size; "
                 "set training.crop=1"
             )
         return self
+
+    @property
+    def uses_of_boxes(self) -> list[str]:
+        """The settings that train with the boxes of `data.boxes`."""
+        training = self.training
+        uses = {
+            "training.grounding": training.grounding is not None,
+            "training.cell_categories": training.cell_categories is not None,
+            "training.scst.reward.objects": training.scst is not None and training.scst.reward.objects > 0,
+        }
+        return [name for name, used in uses.items() if used]
 
     @property
     def decoding(self) -> SearchOptions:

@@ -84,16 +84,23 @@ class CellCategorySettings(Settings):
 
 
 class RewardSettings(Settings):
-    """The reward of a sampled caption: a weighted sum of scores against the training captions of the image."""
+    """The reward of a sampled caption: a weighted sum of scores, most of them against the image's training captions."""
 
     cider: float = Field(1.0, ge=0, description="Weight of CIDEr-D. A CIDEr-D of 1.05 is usually printed as 105.")
     bleu: float = Field(0.0, ge=0, description="Weight of the smoothed BLEU-4 of the single caption, 0 to 1.")
     meteor: float = Field(0.0, ge=0, description="Weight of METEOR without its paraphrase table, 0 to 1.")
+    objects: float = Field(
+        0.0,
+        ge=0,
+        description="Paid for each category that the caption names and `data.boxes` has in the image, and taken for "
+        "each one that neither boxes nor training captions have there.",
+    )
+    repeats: float = Field(0.0, ge=0, description="Taken for each noun that the caption repeats.")
 
     @model_validator(mode="after")
     def _has_a_weight(self) -> RewardSettings:
         if not (self.cider or self.bleu or self.meteor):
-            raise ValueError("at least one weight must be above 0")
+            raise ValueError("at least one of cider, bleu and meteor must be above 0")
         return self
 
 

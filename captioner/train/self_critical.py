@@ -2,10 +2,10 @@
 
     grad = -(r(y) - b) grad log p(y | a),   y ~ p(. | a)
 
-The reward r is CIDEr-D against the training captions of the image, or a weighted sum of CIDEr-D, BLEU-4 and METEOR. The
-baseline b is the reward of the greedy caption, or the mean reward of the image's other samples (leave one out), which
-needs no extra decoding. For hard attention the sampled cells are part of the sample: log p(s | a) has the same weight,
-times lambda_r.
+The reward r is CIDEr-D against the training captions of the image, or a weighted sum of CIDEr-D, BLEU-4, METEOR, the
+objects that the caption names, and the nouns that it repeats. The baseline b is the reward of the greedy caption, or
+the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard attention the
+sampled cells are part of the sample: log p(s | a) has the same weight, times lambda_r.
 
 The estimate is unbiased: sampling and the pass with gradients both have no dropout and the same temperature, and a
 caption of the maximum length ends with probability 1. With `training.scst.dropout` the pass with gradients has dropout:
@@ -26,11 +26,12 @@ from torch import Tensor
 
 from captioner.metrics.cider import CiderReward
 from captioner.metrics.meteor.resources import first_use, load_resources
-from captioner.metrics.rewards import BleuReward, MeteorReward
+from captioner.metrics.rewards import BleuReward, MeteorReward, ObjectReward, RepetitionReward
 from captioner.model.attention.cell_sampling import gumbel_noise
 from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
 from captioner.model.fast_cpu import sample_categorical
 from captioner.text.vocabulary import Vocabulary
+from captioner.train.box_targets import BoxTargets
 from captioner.train.corpus import Corpus
 from captioner.train.loss_settings import RewardSettings, SelfCriticalSettings
 
@@ -53,11 +54,16 @@ class SelfCritical:
     """Samples captions, rewards them, and computes the loss from a teacher-forced pass over them."""
 
     def __init__(
-        self, settings: SelfCriticalSettings, decoder: CaptionDecoder, vocabulary: Vocabulary, corpus: Corpus
+        self,
+        settings: SelfCriticalSettings,
+        decoder: CaptionDecoder,
+        vocabulary: Vocabulary,
+        corpus: Corpus,
+        boxes: BoxTargets | None = None,
     ) -> None:
         self.settings, self.decoder, self.vocabulary = settings, decoder, vocabulary
         references = [corpus.captions_of(image) for image in range(len(corpus))]
-        self.scores = list(_weighted_scores(settings.reward, references, vocabulary))
+        self.scores = list(_weighted_scores(settings.reward, references, vocabulary, boxes))
 
     def sample(
         self, annotations: Tensor, images: NDArray[np.int64], sampled: Tensor | None, generator: torch.Generator
@@ -107,7 +113,7 @@ def load_meteor() -> None:
 
 
 def _weighted_scores(
-    weights: RewardSettings, references: Captions, vocabulary: Vocabulary
+    weights: RewardSettings, references: Captions, vocabulary: Vocabulary, boxes: BoxTargets | None
 ) -> Iterator[tuple[float, Score]]:
     """The scores with a weight above 0, and their weights."""
     if weights.cider:
@@ -116,6 +122,10 @@ def _weighted_scores(
         yield weights.bleu, BleuReward(references, end=vocabulary.end)
     if weights.meteor:
         yield weights.meteor, MeteorReward(references, vocabulary)
+    if weights.objects and boxes is not None:
+        yield weights.objects, ObjectReward(references, vocabulary, boxes.categories, boxes.labels)
+    if weights.repeats:
+        yield weights.repeats, RepetitionReward(vocabulary)
 
 
 @torch.no_grad()

@@ -230,7 +230,7 @@ def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> 
 
 def _box_targets(config: Config, train_set: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
     """The boxes of the training images, if a setting uses them."""
-    if not (config.training.grounding or config.training.cell_categories):
+    if not config.uses_of_boxes:
         return None
     for number, file in enumerate(config.data.boxes):
         train_set = with_boxes(train_set, config.path(file), setting=f"data.boxes.{number}")

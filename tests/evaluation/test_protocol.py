@@ -71,7 +71,7 @@ def model(bundle: Path) -> EvaluatedModel:
 
 
 def evaluate(model: EvaluatedModel, folder: Path, **changes: object) -> Evaluation:
-    asked = {k: changes.pop(k) for k in ("limit", "boxes", "train_captions", "allow_missing") if k in changes}
+    asked = {k: changes.pop(k) for k in ("limit", "offset", "boxes", "train_captions", "allow_missing") if k in changes}
     evaluation_set = read_evaluation_set(folder, "val", **asked)  # type: ignore[arg-type]
     source = PictureFiles(model.captioner.backend, evaluation_set.captions.items)
     return protocol.evaluate(model, evaluation_set, source, model.captioner.options(), **changes)  # type: ignore[arg-type]
@@ -169,7 +169,17 @@ def test_boxes_and_deletion_are_measured_if_asked_for(model, folder) -> None:
 def test_limit_uses_the_first_images_and_adds_a_note(model, folder) -> None:
     evaluation = evaluate(model, folder, limit=2)
     assert [item.id for item in evaluation.items] == [7, 3]
-    assert any("first 2 of 5" in note for note in evaluation.notes)
+    assert any("images 1 to 2 of 5" in note for note in evaluation.notes)
+
+
+def test_an_offset_leaves_the_first_images_out(model, folder) -> None:
+    first, rest = evaluate(model, folder, limit=2), evaluate(model, folder, offset=2)
+    everything = [item.id for item in evaluate(model, folder).items]
+    assert [item.id for item in (*first.items, *rest.items)] == everything
+    assert any("images 3 to 5 of 5" in note for note in rest.notes)
+    assert [item.id for item in evaluate(model, folder, offset=1, limit=2).items] == everything[1:3]
+    with pytest.raises(UsageError, match="--offset 5 leaves no image: val has 5"):
+        evaluate(model, folder, offset=5)
 
 
 def test_missing_pictures_are_an_error_with_counts_unless_allowed(model, folder, tmp_path) -> None:

@@ -30,3 +30,16 @@ def test_an_empty_caption_counts_as_a_caption() -> None:
 
 def test_without_captions_there_are_no_figures() -> None:
     assert diversity([]) is None
+
+
+def test_captions_that_repeat_a_noun_are_counted() -> None:
+    captions = [
+        "a white toilet in a bathroom with a toilet",
+        "a red stop sign next to another stop sign",
+        "a building in front of a building",
+        "a hot dog and a dog",  # two things
+        "a man and a woman on a white couch with a white cat",  # adjectives may be repeated
+        "two dogs on a very very big bed",
+    ]
+    found = diversity(captions)
+    assert found is not None and found.repeating.value == pytest.approx(3 / 6)

@@ -12,7 +12,7 @@ from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
 from captioner.metrics import meteor
 from captioner.metrics.meteor.resources import Table, is_installed, load_resources
-from captioner.metrics.rewards import BleuReward, MeteorReward
+from captioner.metrics.rewards import BleuReward, MeteorReward, ObjectReward, RepetitionReward
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 OWN = ("a", "the", "man", "men", "dog", "big", "large", "runs", "running", "run", "grass", "frisbee", "throws")
@@ -108,3 +108,27 @@ def test_an_unknown_word_of_a_reference_matches_nothing() -> None:
     found = MeteorReward([unknown, other, [[UNK, UNK]]], VOCABULARY)([[big, dog, runs]] * 3, [0, 1, 2])
     assert found[0] == pytest.approx(found[1])
     assert found[0] > found[2] == 0.0
+
+
+def test_objects_in_the_boxes_pay_and_objects_that_are_not_there_cost() -> None:
+    vocabulary = Vocabulary.build(["a puppy and a man on a bench with a cat and a dog near a car"], minimum_count=1)
+    references = [[vocabulary.encode("a dog on a bench")], [vocabulary.encode("a dog")]]
+    boxed = [["dog", "person"], []]
+    reward = ObjectReward(references, vocabulary, lambda image: boxed[image], ["dog", "person", "bench", "cat", "car"])
+    captions = [
+        ("a dog and a man", 0, 2),
+        ("a puppy and a dog", 0, 1),  # one category
+        ("a man on a bench", 0, 1),  # a reference has the bench: it costs nothing
+        ("a cat and a dog near a car", 0, -1),
+        ("a cat", 1, 0),  # the image has no boxes
+        ("", 0, 0),
+    ]
+    found = reward([vocabulary.encode(text) for text, _, _ in captions], [image for _, image, _ in captions])
+    assert found.tolist() == [value for _, _, value in captions]
+
+
+def test_every_repeated_noun_costs() -> None:
+    vocabulary = Vocabulary.build(["a dog and a dog and a dog on a white couch near a street"], minimum_count=1)
+    texts = ["a dog on a couch", "a dog and a dog and a dog", "a street near a street", "a white white dog"]
+    found = RepetitionReward(vocabulary)([vocabulary.encode(text) for text in texts], [0] * 4)
+    assert found.tolist() == [0, -2, -1, 0]

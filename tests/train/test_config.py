@@ -93,8 +93,14 @@ def test_set_can_open_a_section_that_is_null(tmp_path: Path) -> None:
         ("training.images=0", "training.images: input should be greater than or equal to 1, got 0"),
         ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
         ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
-        ("training.scst={start_epoch: 0, reward: {cider: 0}}", "at least one weight must be above 0"),
-        ("training.scst={start_epoch: 0, reward: bleu}", "needs settings below it (cider, bleu, meteor), got 'bleu'"),
+        (
+            "training.scst={start_epoch: 0, reward: {cider: 0}}",
+            "at least one of cider, bleu and meteor must be above 0",
+        ),
+        (
+            "training.scst={start_epoch: 0, reward: bleu}",
+            "needs settings below it (cider, bleu, meteor, objects, repeats), got 'bleu'",
+        ),
         ("training.scst={start_epoch: 0, reward: {bleu: .inf}}", "reward.bleu: input should be a finite number"),
         ("training.scst.samples=3", "training.scst.start_epoch is missing"),
         ("data.train.4.split=val", "'4' is not an index of this list, which has 0 to 0"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,11 @@ from captioner.model.caption_decoder import TeacherForced
 from captioner.train import checkpoint
 from captioner.train.box_targets import BatchBoxes, BoxTargets
 from captioner.train.cell_categories import cell_category_loss
+from captioner.train.distributed import World
 from captioner.train.grids import Views
 from captioner.train.grounding_loss import grounding_loss, losses
+from captioner.train.self_critical import SelfCritical
+from captioner.train.setup import prepare
 from captioner.train.start import start
 from tests.train import tiny_run
 
@@ -167,10 +171,36 @@ def test_both_also_train_in_the_self_critical_stage(shapes: Path, tmp_path: Path
     assert row["cell_categories"] > 0
 
 
-@pytest.mark.parametrize("name", ["grounding", "cell_categories"])
-def test_settings_that_need_boxes_say_so(name: str, shapes: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("grounding", {"training__grounding": {}}),
+        ("cell_categories", {"training__cell_categories": {}}),
+        ("scst.reward.objects", {"training__scst": {"start_epoch": 0, "reward": {"objects": 0.1}}}),
+    ],
+)
+def test_settings_that_need_boxes_say_so(name: str, settings: dict[str, Any], shapes: Path) -> None:
     with pytest.raises(UsageError, match=rf"training\.{name} needs boxes; set data\.boxes"):
-        tiny_run.config(shapes, **{f"training__{name}": {}})
+        tiny_run.config(shapes, **settings)
+
+
+def test_objects_and_repeats_are_part_of_the_reward(shapes: Path) -> None:
+    totals = {}
+    for weight in (0.0, 5.0):
+        reward = {"objects": weight, "repeats": weight}
+        config = tiny_run.config(
+            shapes, **BOXES, training__grounding={}, training__scst={"start_epoch": 0, "reward": reward}
+        )
+        setup = prepare(config, World(0, 1, torch.device("cpu")))
+        assert config.training.scst is not None and setup.box_targets is not None
+        stage = SelfCritical(
+            config.training.scst, setup.network.decoder, setup.vocabulary, setup.corpus, setup.box_targets
+        )
+        (label, *_) = setup.box_targets.categories(0)
+        captions = [[setup.vocabulary.encode(text)] for text in (f"a {label}", f"a {label} and a {label}")]
+        totals[weight] = stage._rewards(captions, np.array([0, 0]))[:, 0]
+    assert (totals[5.0] - totals[0.0]).tolist() == pytest.approx([5, 0])  # a category that is there, and a repetition
+    assert totals[0.0].all()
 
 
 def test_boxes_of_other_categories_are_refused_when_a_run_is_resumed(shapes: Path, tmp_path: Path) -> None:

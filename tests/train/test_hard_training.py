@@ -102,7 +102,7 @@ def test_the_bundle_says_how_its_model_attends(shapes: Path, tmp_path: Path) -> 
     run = train(shapes, tmp_path / "run", training__hard={"expected": 0.0}, training__epochs=1)
     bundle = export_run(run, tmp_path / "bundle", name="small", licence="MIT", training_data="shapes")
     assert bundle.manifest.decoding.hard_attention == "argmax"
-    assert bundle.manifest.scored_on.endswith("argmax cells")
+    assert bundle.manifest.scored_on.endswith("hard attention argmax")
 
 
 def test_soft_attention_has_no_such_default(shapes: Path) -> None:
