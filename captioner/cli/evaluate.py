@@ -58,7 +58,8 @@ from captioner.progress import ProgressBar
     "--boxes",
     type=FILE_OR_FOLDER,
     metavar="PATH",
-    help="COCO instances, a file or a folder, to measure whether attention falls on the named objects.",
+    help="Boxes in COCO's format, a file (.json or .json.gz) or a folder, to measure whether attention falls on the "
+    "named objects and whether captions name objects that are not there.",
 )
 @click.option(
     "--deletion",
@@ -67,6 +68,21 @@ from captioner.progress import ProgressBar
     default=0,
     metavar="N",
     help="Blank the attended cells of N images, to measure how much the words depend on them.",
+)
+@click.option(
+    "--occlusion",
+    "occlusions",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Blur parts of N images, to measure what the words relied on and whether attention shows it.",
+)
+@click.option(
+    "--randomised",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Shuffle the decoder's weights, to check on N images that the maps depend on them; needs --backend torch.",
 )
 @click.option(
     "--no-likelihood", is_flag=True, help="Leave out the perplexity of the references, which takes a third of the time."
@@ -95,6 +111,8 @@ def command(
     reference_stats: Path | None,
     boxes: Path | None,
     deletions: int,
+    occlusions: int,
+    randomised: int,
     no_likelihood: bool,
     as_json: bool,
     results: Path | None,
@@ -111,6 +129,7 @@ def command(
     from captioner.evaluation.annotation_sources import FeatureCache, PictureFiles
     from captioner.evaluation.evaluated_model import load_model
     from captioner.evaluation.evaluation_set import read_evaluation_set
+    from captioner.evaluation.randomisation import check_randomisable
     from captioner.files.atomic import write_atomically
     from captioner.files.existing import check_unoccupied
     from captioner.metrics.cider import DocumentFrequencies
@@ -136,11 +155,14 @@ def command(
     given = given_options(search)
     options = loaded.captioner.options(**given)
     check_effect(given, [loaded.captioner])
+    if randomised:
+        check_randomisable(loaded.captioner.backend)
     items = evaluation_set.captions.items
     engine = loaded.captioner.backend
     source = FeatureCache(engine, items, features) if features else PictureFiles(engine, items)
 
-    with ProgressBar("evaluating", total=len(items)) as progress:
+    blurring = ProgressBar("blurring", total=min(occlusions, len(items)))
+    with ProgressBar("evaluating", total=len(items)) as progress, blurring:
         evaluation = protocol.evaluate(
             loaded,
             evaluation_set,
@@ -148,9 +170,12 @@ def command(
             options,
             likelihood=not no_likelihood,
             deletions=deletions,
+            occlusions=occlusions,
+            randomised=randomised,
             batch=batch,
             reference_stats=DocumentFrequencies.load(reference_stats) if reference_stats else None,
             progress=progress.show,
+            occlusion_progress=blurring.show,
         )
     for failure in evaluation.failures:
         click.echo(f"captioner: {failure.reason}", err=True)

@@ -6,6 +6,7 @@ how often the most attended cell is inside one (the pointing game).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ class GroundedNoun:
     attention: Map  # mean over the words of the noun
     covered: Map  # share of each cell's area inside the boxes of the category
     hit: NDArray[np.bool_]  # whether the center of each cell is inside one of the boxes
+    area: float = 1.0  # of the largest box, relative to the picture
 
     @property
     def mass(self) -> float:
@@ -53,6 +55,15 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class SizeFigures:
+    """Figures of the nouns whose largest box is small, medium or large."""
+
+    nouns: int
+    mass: Comparison
+    pointing: Comparison
+
+
+@dataclass(frozen=True)
 class CategoryFigures:
     """Figures of the nouns of one category."""
 
@@ -72,12 +83,23 @@ class Grounding:
     mass: Comparison
     pointing: Comparison
     labels: dict[str, CategoryFigures]  # most frequent first
+    sizes: dict[str, SizeFigures]  # small, medium, large, where there are such nouns
+
+
+# COCO's limits of small and medium objects, 32 x 32 and 96 x 96 pixels, relative to a picture of 640 x 480.
+SMALL, MEDIUM = 32 * 32 / (640 * 480), 96 * 96 / (640 * 480)
 
 
 def grounded_nouns(
-    captions: Sequence[Caption], boxes: Sequence[Sequence[Box]], frames: Sequence[Frame]
+    captions: Sequence[Caption],
+    boxes: Sequence[Sequence[Box]],
+    frames: Sequence[Frame],
+    maps: Sequence[Sequence[Map]] | None = None,
 ) -> tuple[list[GroundedNoun], int]:
-    """The nouns whose category has boxes in the picture, and the number of nouns whose category has none."""
+    """The nouns whose category has boxes in the picture, and the number of nouns whose category has none.
+
+    `maps` are maps to judge instead of the attention, one per word of each caption.
+    """
     labels = {box.label for image_boxes in boxes for box in image_boxes}
     nouns: list[GroundedNoun] = []
     absent = 0
@@ -89,12 +111,16 @@ def grounded_nouns(
             if not named:
                 absent += 1
                 continue
-            words = caption.words[mention.first : mention.last]
-            attention = np.mean([attention_map(word) for word in words], axis=0)
+            if maps is not None:
+                own_maps = list(maps[image][mention.first : mention.last])
+            else:
+                own_maps = [attention_map(word) for word in caption.words[mention.first : mention.last]]
+            attention = np.mean(own_maps, axis=0)
             rows, cols = attention.shape
             covered = coverage(named, frame, rows, cols)
             hit = cell_centers_in_boxes(named, frame, rows, cols)
-            nouns.append(GroundedNoun(image, mention.label, attention, covered, hit))
+            area = max((box.right - box.left) * (box.bottom - box.top) for box in named) / (frame.width * frame.height)
+            nouns.append(GroundedNoun(image, mention.label, attention, covered, hit, area))
     return nouns, absent
 
 
@@ -102,18 +128,26 @@ def grounding(nouns: Sequence[GroundedNoun], absent: int = 0) -> Grounding | Non
     """None if no noun names a box."""
     if not nouns:
         return None
-    images = sorted({noun.image for noun in nouns})
-    groups = [[noun for noun in nouns if noun.image == image] for image in images]
+    limits = {"small": (0.0, SMALL), "medium": (SMALL, MEDIUM), "large": (MEDIUM, math.inf)}
+    by_size = {name: [n for n in nouns if low <= n.area < high] for name, (low, high) in limits.items()}
+    sizes = {name: SizeFigures(len(group), *_compared(group)) for name, group in by_size.items() if group}
+    return Grounding(
+        len({noun.image for noun in nouns}), len(nouns), absent, *_compared(nouns), _categories(nouns), sizes
+    )
+
+
+def _compared(nouns: Sequence[GroundedNoun]) -> tuple[Comparison, Comparison]:
+    """Mass and pointing of these nouns, with their controls."""
+    by_image: dict[int, list[GroundedNoun]] = {}
+    for noun in nouns:
+        by_image.setdefault(noun.image, []).append(noun)
+    groups = list(by_image.values())
     mass, pointing = (mean_of([[getattr(noun, k) for noun in group] for group in groups]) for k in ("mass", "points"))
     assert mass is not None and pointing is not None
     elsewhere = _elsewhere(groups)
-    return Grounding(
-        len(images),
-        len(nouns),
-        absent,
+    return (
         Comparison(mass, _mean([float(noun.covered.mean()) for noun in nouns]), elsewhere and elsewhere[0]),
         Comparison(pointing, _mean([float(noun.hit.mean()) for noun in nouns]), elsewhere and elsewhere[1]),
-        _categories(nouns),
     )
 
 

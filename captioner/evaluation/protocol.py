@@ -20,7 +20,10 @@ from captioner.evaluation.deletion import Deletion, deletion
 from captioner.evaluation.evaluated_model import EvaluatedModel
 from captioner.evaluation.evaluation_set import EvaluationSet
 from captioner.evaluation.grounding import Grounding, grounded_nouns, grounding
+from captioner.evaluation.hallucination import Hallucination, hallucination
+from captioner.evaluation.randomisation import Randomisation, randomisation
 from captioner.evaluation.reference_likelihood import ImageSums, Likelihood, likelihood_of, sum_references
+from captioner.evaluation.reliance import Reliance, reliance
 from captioner.images.decoding import inspect
 from captioner.images.reading import Picture, load_for_model
 from captioner.inference.backend import Annotations, Backend
@@ -50,6 +53,9 @@ class Evaluation:
     maps: MapStatistics | None
     grounding: Grounding | None
     deletion: Deletion | None
+    hallucination: Hallucination | None
+    reliance: Reliance | None
+    randomisation: Randomisation | None
     not_measured: dict[str, str]  # figure: why it was not measured
     notes: tuple[str, ...]
     failures: tuple[Failure, ...] = ()
@@ -59,7 +65,7 @@ class Evaluation:
     @property
     def alarms(self) -> list[str]:
         """One sentence for each problem of the attention maps."""
-        return self.maps.alarms if self.maps else []
+        return [*(self.maps.alarms if self.maps else []), *(self.randomisation.alarms if self.randomisation else [])]
 
 
 def evaluate(
@@ -70,14 +76,17 @@ def evaluate(
     *,
     likelihood: bool = True,
     deletions: int = 0,
+    occlusions: int = 0,
+    randomised: int = 0,
     batch: int = BATCH,
     reference_stats: DocumentFrequencies | None = None,
     progress: Callable[[int], None] = lambda done: None,
+    occlusion_progress: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """Caption the images and measure.
 
-    `deletions` is the number of images for the deletion test, which takes the most time per image. `reference_stats`
-    are document frequencies for CIDEr; by default, those of the references of the split.
+    `deletions`, `occlusions` and `randomised` are numbers of images for the tests that take most time per image.
+    `reference_stats` are document frequencies for CIDEr; by default, those of the references of the split.
     """
     started = time.monotonic()
     captions_by_position, sums, failures = _caption_images(
@@ -100,6 +109,14 @@ def evaluate(
 
     box_figures = _grounding(items, captions) if data.boxed else None
     deletion_figures = _deletion(model.captioner.backend, items[:deletions], captions[:deletions], options)
+    backend, threads = model.captioner.backend, model.captioner.threads
+    reliance_figures = reliance(
+        backend, items[:occlusions], captions[:occlusions], options, threads=threads, progress=occlusion_progress
+    )
+    randomisation_figures = (
+        randomisation(backend, items[:randomised], captions[:randomised], options) if randomised else None
+    )
+    hallucination_figures = hallucination(items, captions) if data.boxed else None
     not_measured = {}
     if caption_diversity.unseen is None:
         not_measured["captions not in the training set"] = (
@@ -111,6 +128,12 @@ def evaluate(
         not_measured["boxes"] = "no caption names a category that has a box in its picture"
     if not deletions:
         not_measured["deletion"] = "not asked for: --deletion N measures it on N images"
+    if data.boxed and hallucination_figures is None:
+        not_measured["hallucination"] = "no object is named, or the labels of the boxes are not COCO's categories"
+    if not occlusions:
+        not_measured["reliance"] = "not asked for: --occlusion N measures it on N images"
+    if not randomised:
+        not_measured["weight randomisation"] = "not asked for: --randomised N measures it on N images"
     if not likelihood:
         not_measured["likelihood"] = "left out (--no-likelihood)"
     finished = time.monotonic()
@@ -128,6 +151,9 @@ def evaluate(
         maps=map_statistics(captions),
         grounding=box_figures,
         deletion=deletion_figures,
+        hallucination=hallucination_figures,
+        reliance=reliance_figures,
+        randomisation=randomisation_figures,
         not_measured=not_measured,
         notes=data.notes,
         failures=tuple(failures),

@@ -10,7 +10,10 @@ from typing import Any
 from captioner.evaluation.attention_maps import MapStatistics
 from captioner.evaluation.deletion import Deletion
 from captioner.evaluation.grounding import Comparison, Grounding
+from captioner.evaluation.hallucination import Hallucination
 from captioner.evaluation.protocol import Evaluation
+from captioner.evaluation.randomisation import Randomisation
+from captioner.evaluation.reliance import Reliance
 from captioner.metrics.means import Mean
 
 
@@ -43,8 +46,14 @@ def sections(evaluation: Evaluation) -> list[Section]:
         tables.append(_maps(evaluation.maps))
     if evaluation.grounding is not None:
         tables.append(_grounding(evaluation.grounding))
+    if evaluation.hallucination is not None:
+        tables.append(_hallucination(evaluation.hallucination))
+    if evaluation.reliance is not None:
+        tables.append(_reliance(evaluation.reliance))
     if evaluation.deletion is not None:
         tables.append(_deletion(evaluation.deletion))
+    if evaluation.randomisation is not None:
+        tables.append(_randomisation(evaluation.randomisation))
     if evaluation.not_measured:
         rows = tuple(Row(name, "", remark=reason) for name, reason in evaluation.not_measured.items())
         tables.append(Section("Not measured", rows))
@@ -146,10 +155,50 @@ def _grounding(figures: Grounding) -> Section:
     rows = (
         _compared("mass in the boxes", figures.mass),
         _compared("pointing game", figures.pointing),
+        *(_compared(f"pointing game, {size} objects", sized.pointing) for size, sized in figures.sizes.items()),
         Row("nouns with a box", f"{figures.nouns:,}", remark=f"in {figures.images:,} images"),
         Row("nouns without a box", f"{figures.absent:,}", remark="no box of this category in the picture; not counted"),
     )
     return Section("Attention and boxes", rows, "attention for nouns, compared with the boxes of their category")
+
+
+def _hallucination(figures: Hallucination) -> Section:
+    worst = [f"{label} {wrong} of {all_}" for label, (all_, wrong) in figures.labels.items() if wrong][:5]
+    rows = (
+        Row("CHAIRi", f"{figures.objects.value:.1%}", _percent(figures.objects), f"of {figures.mentioned:,} objects"),
+        Row(
+            "CHAIRs", f"{figures.sentences.value:.1%}", _percent(figures.sentences), f"of {figures.captions:,} captions"
+        ),
+        *([Row("most often", "", remark=", ".join(worst))] if worst else []),
+    )
+    return Section("Hallucination", rows, "objects that neither the boxes nor the references have")
+
+
+def _reliance(figures: Reliance) -> Section:
+    rows = [
+        Row(
+            "rank correlation",
+            f"{figures.correlation.value:.2f}",
+            _interval(figures.correlation, 2),
+            "with the attention",
+        ),
+        Row("words from habit", f"{figures.habit.value:.1%}", _percent(figures.habit), f"of {figures.words:,} words"),
+    ]
+    for name, grounded in (("reliance", figures.relied), ("attention", figures.attended)):
+        if grounded is not None:
+            rows += [
+                _compared(f"mass in the boxes, {name}", grounded.mass),
+                _compared(f"pointing game, {name}", grounded.pointing),
+            ]
+    return Section("Reliance", tuple(rows), f"what content words relied on, by occlusion; {figures.images:,} images")
+
+
+def _randomisation(figures: Randomisation) -> Section:
+    rows = (
+        Row("rank correlation", f"{figures.correlation.value:.2f}", _interval(figures.correlation, 2)),
+        Row("share that differs", f"{figures.difference.value:.1%}", _percent(figures.difference)),
+    )
+    return Section("Weight randomisation", rows, f"maps with shuffled decoder weights; {figures.images:,} images")
 
 
 def _compared(name: str, figure: Comparison) -> Row:
@@ -204,7 +253,10 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
         "likelihood": _plain(evaluation.likelihood),
         "maps": None if maps is None else {**_plain(maps), "spread": maps.spread},
         "boxes": _plain(evaluation.grounding),
+        "hallucination": _plain(evaluation.hallucination),
+        "reliance": _plain(evaluation.reliance),
         "deletion": _plain(evaluation.deletion),
+        "randomisation": _plain(evaluation.randomisation),
         "not_measured": evaluation.not_measured,
         "notes": list(evaluation.notes),
         "warnings": [*evaluation.scores.warnings],

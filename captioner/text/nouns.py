@@ -121,6 +121,18 @@ _OTHER_NOUNS = (
     "statue stone store street suit sun tarmac team towel tower town toy trail tray tree tub uniform van "
     "vegetable vehicle wall water wave window"
 )
+_IRREGULAR_PLURALS = {
+    "child": "children",
+    "person": "people",
+    "foot": "feet",
+    "goose": "geese",
+    "leaf": "leaves",
+    "shelf": "shelves",
+    "wolf": "wolves",
+    "sheep": "sheep",
+    "fish": "fish",
+    "deer": "deer",
+}
 # Words that name nothing visible. Deletion leaves them out.
 _FUNCTION_WORDS = (
     "a an the this that these those some any each every all both one two three of on in at to by with for from into "
@@ -129,6 +141,7 @@ _FUNCTION_WORDS = (
     "another very no not s 's"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+CATEGORIES = frozenset(_NAMES)  # the categories whose names in captions are known
 
 
 def is_content_word(text: str) -> bool:
@@ -192,6 +205,9 @@ def _phrases(labels: frozenset[str]) -> _Phrases:
             phrases.pop(tuple(name.split()), None)
         _add(phrases, names.split(", "), by_lower_case.get(name))
     _add(phrases, _OTHER_THINGS.split(", "), None)
+    for lowered, label in by_lower_case.items():  # labels that the table doesn't have as categories, such as "man"
+        if lowered not in _NAMES:
+            _add(phrases, [lowered.replace("_", " ").replace("-", " ")], label)
     return phrases
 
 
@@ -203,7 +219,11 @@ def _add(phrases: _Phrases, names: list[str], label: str | None) -> None:
 
 
 def plural(noun: str) -> str:
-    """The regular plural."""
+    """The plural: irregular where the noun is in a short list, else regular."""
+    if noun in _IRREGULAR_PLURALS:
+        return _IRREGULAR_PLURALS[noun]
+    if noun.endswith("man") and noun not in ("human", "german"):
+        return f"{noun[:-3]}men"
     if noun.endswith(("s", "x", "ch", "sh")):
         return f"{noun}es"
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":

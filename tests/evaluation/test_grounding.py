@@ -83,3 +83,27 @@ def test_intervals_contain_the_value_and_are_wider_for_fewer_images() -> None:
     assert many.high - many.low < (few.high - few.low) / 2
     # The width of the interval of a mean of n uniform samples: 2 * 1.96 / sqrt(12 n)
     assert many.high - many.low == pytest.approx(2 * 1.96 / math.sqrt(12 * 500), rel=0.2)
+
+
+def test_figures_by_size_use_the_largest_box_of_the_noun() -> None:
+    dog = caption(word("dog", LEFT))
+    frame = Frame(1000, 1000)
+
+    def boxes(side: float) -> list[Box]:
+        return [Box("dog", 0, 0, 10, 10), Box("dog", 0, 0, side, side)]
+
+    captions, sides = [dog] * 4, (20, 50, 100, 600)  # shares of the picture: 0.0004, 0.0025, 0.01, 0.36
+    nouns, _ = grounded_nouns(captions, [boxes(side) for side in sides], [frame] * 4)
+    figures = grounding(nouns)
+    assert figures is not None
+    assert {name: sized.nouns for name, sized in figures.sizes.items()} == {"small": 2, "medium": 1, "large": 1}
+    assert figures.sizes["large"].mass.value.value > figures.sizes["small"].mass.value.value
+
+
+def test_other_maps_can_be_judged_in_place_of_the_attention() -> None:
+    dog, frame = caption(word("a", LEFT), word("dog", LEFT)), Frame(2, 1)
+    box = [Box("dog", 1, 0, 2, 1)]
+    (by_attention,), _ = grounded_nouns([dog], [box], [frame])
+    maps = [[np.array(EVEN), np.array(RIGHT)]]
+    (by_reliance,), _ = grounded_nouns([dog], [box], [frame], maps)
+    assert (by_attention.mass, by_reliance.mass) == (0, 1)

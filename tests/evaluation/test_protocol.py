@@ -141,13 +141,14 @@ def test_figures_that_were_not_measured_are_listed_with_the_reason(model, folder
     evaluation_set = read_evaluation_set(alone, "val", images=folder / "images")
     source = PictureFiles(model.captioner.backend, evaluation_set.captions.items)
     evaluation = protocol.evaluate(model, evaluation_set, source, model.captioner.options(), likelihood=False)
-    assert set(evaluation.not_measured) == {"captions not in the training set", "boxes", "deletion", "likelihood"}
+    on_request = {"deletion", "reliance", "weight randomisation"}
+    assert set(evaluation.not_measured) == {"captions not in the training set", "boxes", "likelihood", *on_request}
     assert "--train-captions" in tables.text(evaluation)
     assert "SPICE" in evaluation.scores.metrics or "SPICE" in evaluation.scores.unavailable
 
 
 def test_boxes_and_deletion_are_measured_if_asked_for(model, folder) -> None:
-    evaluation = evaluate(model, folder, boxes=folder / "instances_val.json", deletions=3)
+    evaluation = evaluate(model, folder, boxes=folder / "instances_val.json", deletions=3, occlusions=2)
     names = {7: "cat", 3: "dog"}
     nouns = [
         word.text == names[item.id]
@@ -164,6 +165,12 @@ def test_boxes_and_deletion_are_measured_if_asked_for(model, folder) -> None:
         assert not any(nouns)
     assert any("3 of 5 images have no box" in note for note in evaluation.notes)
     assert evaluation.deletion is not None and evaluation.deletion.images <= 3
+    assert evaluation.hallucination is not None and evaluation.hallucination.captions == 2
+    assert evaluation.reliance is not None and evaluation.reliance.images == 2
+    written = tables.text(evaluation)
+    for title in ("Hallucination", "CHAIRi", "Reliance", "words from habit"):
+        assert title in written
+    assert {"hallucination", "reliance", "randomisation"} <= set(tables.record(evaluation))
 
 
 def test_limit_uses_the_first_images_and_adds_a_note(model, folder) -> None:

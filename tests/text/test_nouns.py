@@ -59,3 +59,13 @@ def test_shapes_are_found() -> None:
 
 def test_no_function_word_names_a_category() -> None:
     assert [word for word in FUNCTION_WORDS if labels(word)] == []
+
+
+def test_labels_of_other_data_sets_win_over_the_synonyms_of_coco():
+    words = ["two", "men", "and", "a", "woman", "near", "children"]
+    assert [mention.label for mention in mentions(words, {"man", "woman", "child", "tree"})] == [
+        "man",
+        "woman",
+        "child",
+    ]
+    assert [mention.label for mention in mentions(words, {"person"})] == ["person"] * 3

@@ -1,0 +1,60 @@
+"""Hallucination: objects that a caption names although neither the boxes nor the references have them.
+
+CHAIR (Rohrbach et al., Object Hallucination in Image Captioning, 2018): the share of mentioned objects (CHAIRi) and the
+share of captions (CHAIRs). Words are matched to categories by `captioner.text.nouns`, whose list is our own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from captioner.caption import Caption
+from captioner.data.caption_set import Item
+from captioner.metrics.means import Mean, mean_of
+from captioner.text.nouns import CATEGORIES, mentions
+from captioner.text.tokenizer import tokenize
+
+
+@dataclass(frozen=True)
+class Hallucination:
+    """Intervals are over images."""
+
+    captions: int  # of pictures with boxes
+    mentioned: int  # objects
+    objects: Mean  # CHAIRi
+    sentences: Mean  # CHAIRs
+    labels: dict[str, tuple[int, int]]  # category: mentioned, hallucinated; most hallucinated first
+
+
+def hallucination(items: Sequence[Item], captions: Sequence[Caption]) -> Hallucination | None:
+    """None if no caption of a picture with boxes names an object, or if the words for a label are not known."""
+    labels = {box.label for item in items for box in item.boxes}
+    if not labels or not {label.lower() for label in labels} <= CATEGORIES:
+        return None
+    per_image: list[list[float]] = []
+    mentioned: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
+    for item, caption in zip(items, captions, strict=True):
+        if not item.boxes:  # the picture was not annotated
+            continue
+        present = {box.label for box in item.boxes}
+        for reference in item.captions:
+            present |= {mention.label for mention in mentions(tokenize(reference), labels)}
+        found = [mention.label for mention in mentions([word.text for word in caption.words], labels)]
+        mentioned.update(found)
+        wrong.update(label for label in found if label not in present)
+        per_image.append([float(label not in present) for label in found])
+    objects = mean_of(per_image)
+    sentences = mean_of([[float(any(image))] for image in per_image])
+    if objects is None or sentences is None:
+        return None
+    order = sorted(mentioned, key=lambda label: (-wrong[label], -mentioned[label], label))
+    return Hallucination(
+        len(per_image),
+        sum(mentioned.values()),
+        objects,
+        sentences,
+        {label: (mentioned[label], wrong[label]) for label in order},
+    )
