@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from captioner.data.caption_set import Box, CaptionSet, Item
+from captioner.data.caption_set import Box, CaptionSet, Item, Phrase
 from captioner.data.formats.coco import load_coco
 from captioner.data.formats.text_files import missing
 from captioner.errors import CaptionerError
@@ -22,7 +23,8 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
 
     Pictures are matched by file name, then by the COCO id in the file name, because the releases of 2014 and 2017 name
     their files differently. Boxes are scaled if the picture has another size than the file lists, and rotated by the
-    EXIF orientation of the picture.
+    EXIF orientation of the picture. Where the file has phrases of captions with their own boxes (`sentences` and
+    `entities` of an image, from Flickr30k Entities), the items have them too.
     """
     if not instances.exists():
         raise missing(instances, setting, "instances file or folder")
@@ -45,7 +47,9 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
         matched += 1
         coco, record = match
         boxes = [_box(annotation, coco) for annotation in coco.imgToAnns.get(record["id"], ())]
-        items.append(dataclasses.replace(item, boxes=_upright(item.path, record, boxes)))
+        upright = _upright(item.path, record) if boxes else _unchanged
+        phrases = tuple(_phrases(record, upright)) if "sentences" in record else ()
+        items.append(dataclasses.replace(item, boxes=tuple(map(upright, boxes)), phrases=phrases))
     if not matched:
         raise CaptionerError(
             f"none of the {len(captions):,} images of {captions.name} is in {instances}: "
@@ -85,24 +89,51 @@ def _box(annotation: dict[str, Any], coco: Any) -> Box:
     return Box(label, left, top, left + width, top + height)
 
 
-def _upright(path: Path, record: dict[str, Any], boxes: list[Box]) -> tuple[Box, ...]:
-    """The boxes in pixels of the upright picture."""
-    if not boxes or "width" not in record or "height" not in record:
-        return tuple(boxes)
+def _phrases(record: dict[str, Any], upright: Callable[[Box], Box]) -> Iterator[Phrase]:
+    """The phrases of an image: each belongs to an entity, whose boxes are listed once."""
+    try:
+        boxes = {
+            entity["id"]: tuple(
+                upright(Box("", x, y, x + width, y + height)) for x, y, width, height in entity["boxes"]
+            )
+            for entity in record["entities"]
+        }
+        for sentence in record["sentences"]:
+            tokens = tuple(str(token) for token in sentence["tokens"])
+            for phrase in sentence["phrases"]:
+                yield Phrase(tokens, int(phrase["start"]), int(phrase["end"]), boxes.get(phrase["entity"], ()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CaptionerError(
+            f"the image {record['file_name']} has phrases that are not of the form of Flickr30k Entities: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+
+
+def _unchanged(box: Box) -> Box:
+    return box
+
+
+def _upright(path: Path, record: dict[str, Any]) -> Callable[[Box], Box]:
+    """The function that takes a box of the file to pixels of the upright picture."""
+    if "width" not in record or "height" not in record:
+        return _unchanged
     try:
         frame = inspect(path)
     except CaptionerError:
-        return tuple(boxes)  # missing or damaged: reading the picture reports it
+        return _unchanged  # missing or damaged: reading the picture reports it
     width, height = float(record["width"]), float(record["height"])
     upright, stored = (frame.width, frame.height), frame.stored_size
     # COCO's tools ignore EXIF, so boxes are in stored pixels, unless the file lists the size of the upright picture.
-    if not (width, height) == upright != stored:
-        boxes = [_turn(box, frame.orientation, width, height) for box in boxes]
-        width, height = (height, width) if frame.turned else (width, height)
-    across, down = upright[0] / width, upright[1] / height
-    return tuple(
-        Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down) for box in boxes
-    )
+    turns = not (width, height) == upright != stored
+    shown = (height, width) if turns and frame.turned else (width, height)
+    across, down = upright[0] / shown[0], upright[1] / shown[1]
+
+    def convert(box: Box) -> Box:
+        if turns:
+            box = _turn(box, frame.orientation, width, height)
+        return Box(box.label, box.left * across, box.top * down, box.right * across, box.bottom * down)
+
+    return convert
 
 
 def _turn(box: Box, orientation: int, width: float, height: float) -> Box:

@@ -40,6 +40,16 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Phrase:
+    """Words of a caption that describe something in the picture, with its boxes."""
+
+    tokens: tuple[str, ...]  # of the whole caption, as the file of phrases divides it
+    first: int
+    last: int  # one after the last token of the phrase
+    boxes: tuple[Box, ...]  # empty if the phrase has none
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One picture. Its file may be missing: `captioner data check` and the feature cache report that."""
 
@@ -48,6 +58,7 @@ class Item:
     captions: tuple[str, ...]  # raw text of the file
     split: str
     boxes: tuple[Box, ...] = ()
+    phrases: tuple[Phrase, ...] = ()  # of captions whose phrases have their own boxes
 
 
 @dataclass(frozen=True)

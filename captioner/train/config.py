@@ -60,8 +60,8 @@ class DataSettings(Settings):
     boxes: tuple[Path, ...] = Field(
         (),
         description="Files with the boxes of objects in the training images, in COCO's instances format (.json or "
-        ".json.gz), relative to `data.root`. `training.grounding`, `training.cell_categories` and "
-        "`training.scst.reward.objects` read them.",
+        ".json.gz), with phrases and their boxes where it has them (Flickr30k Entities), relative to `data.root`. "
+        "`training.grounding`, `training.cell_categories` and `training.scst.reward.objects` read them.",
     )
     minimum_count: int = Field(
         5, ge=1, description="Occurrences in the training captions that a word needs to be in the vocabulary."

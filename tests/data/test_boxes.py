@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from captioner.data.boxes import with_boxes
-from captioner.data.caption_set import Box, CaptionSet, Item
+from captioner.data.caption_set import Box, CaptionSet, Item, Phrase
 from captioner.errors import CaptionerError
 from tests.data.caption_files import picture, write
 
@@ -99,3 +99,31 @@ def test_a_gzip_file_is_unpacked(tmp_path: Path) -> None:
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(CaptionerError, match="not a complete gzip file"):
         with_boxes(data, packed)
+
+
+def entities(tokens: str, phrases: list[dict[str, int]]) -> dict[str, Any]:
+    """One image of 8x6 pixels with a caption, in the form of Flickr30k Entities."""
+    content = instances("a.png", [0, 0, 4, 6])
+    content["images"][0] |= {
+        "sentences": [{"tokens": tokens.split(), "phrases": phrases}],
+        "entities": [{"id": 7, "boxes": [[0, 0, 4, 6], [4, 0, 2, 3]]}, {"id": 8, "boxes": []}],
+    }
+    return content
+
+
+def test_phrases_have_the_boxes_of_their_entity(tmp_path: Path) -> None:
+    phrases = [{"start": 0, "end": 2, "entity": 7}, {"start": 3, "end": 5, "entity": 8}]
+    file = write(tmp_path / "entities.json", entities("A dog on the beach .", phrases))
+    data = with_boxes(one(picture(tmp_path / "a.png", size=(16, 12))), file)  # twice as large as the file says
+    tokens = ("A", "dog", "on", "the", "beach", ".")
+    assert data.items[0].phrases == (
+        Phrase(tokens, 0, 2, (Box("", 0, 0, 8, 12), Box("", 8, 0, 12, 6))),
+        Phrase(tokens, 3, 5, ()),
+    )
+    assert data.items[0].boxes == (Box("dog", 0, 0, 8, 12),)
+
+
+def test_broken_phrases_name_the_image(tmp_path: Path) -> None:
+    file = write(tmp_path / "entities.json", entities("A dog .", [{"start": 0, "end": 2}]))
+    with pytest.raises(CaptionerError, match=r"the image a\.png has phrases that are not .*KeyError: 'entity'"):
+        with_boxes(one(picture(tmp_path / "a.png")), file)

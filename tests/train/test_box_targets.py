@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from captioner.data.box_coverage import coverage
-from captioner.data.caption_set import Box, CaptionSet, Item
+from captioner.data.caption_set import Box, CaptionSet, Item, Phrase
 from captioner.errors import CaptionerError
 from captioner.images.frame import Frame
 from captioner.text.vocabulary import Vocabulary
@@ -86,6 +86,30 @@ def test_cells_have_all_categories_that_cover_them(tmp_path: Path) -> None:
 def test_a_set_without_boxes_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match="toy: no image has a box"):
         make(tmp_path, ())
+
+
+def test_words_of_a_phrase_have_its_own_boxes(tmp_path: Path) -> None:
+    """Two dogs, of which each phrase means another one; the second caption has no phrases in the file."""
+    Image.new("RGB", (64, 64)).save(tmp_path / "0.png")
+    left, right = Box("", 0, 0, 32, 64), Box("", 32, 0, 64, 64)
+    tokens = ("A", "black", "dog", "'s", "ball", ",", "and", "the", "white", "dog", ".")
+    phrases = (Phrase(tokens, 0, 3, (left,)), Phrase(tokens, 7, 10, (right,)), Phrase(tokens, 4, 5, ()))
+    boxes = (Box("dog", 0, 0, 32, 64), Box("dog", 32, 0, 64, 64))
+    captions = ("A black dog's ball, and the white dog.", "two dogs")
+    data = CaptionSet("toy", (Item(0, tmp_path / "0.png", captions, "train", boxes, phrases),))
+    vocabulary = Vocabulary.build(captions, minimum_count=1)
+    corpus = Corpus.of(data, vocabulary, 20)
+    targets = BoxTargets.of(data, corpus, vocabulary)
+    first, second = targets.groups_of_captions(corpus, np.array([[0, 1]]))
+    named = dict(zip(vocabulary.decode(corpus.caption(0).tolist()).split(), first.tolist(), strict=False))
+    assert (named["black"], named["white"], named["ball"], named["and"]) == (1, 2, -1, -1)
+    assert [group for group in first if group >= 0] == [1, 1, 2, 2]
+    assert second.tolist() == [-1, 0]
+    maps = targets.batch(np.array([0]), whole(1, 2))
+    assert maps.maps.tolist() == [[1, 1], [1, 0], [0, 1]]
+    shares, _ = maps.cell_labels(1, 1)
+    assert shares[0].tolist() == [[1], [1]]  # phrases have no category
+    assert targets.categories(0) == ["dog"]
 
 
 class DrawnCache:
