@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args, overload
 import numpy as np
 from PIL import Image
 
+from captioner.bundle.layout import CONFIDENCE
 from captioner.bundle.loading import Bundle, load_bundle
 from captioner.bundle.manifest import Manifest
 from captioner.bundle.model_folders import find_model
@@ -21,6 +22,7 @@ from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
 from captioner.images.reading import ImageSource, load_for_model
 from captioner.inference.backend import Backend
+from captioner.inference.confidence import ConfidenceModel, load_confidence
 from captioner.inference.search import SearchOptions, caption_of, force
 from captioner.inference.search.constraints import Constraints
 from captioner.inference.streaming import BATCH, CaptionStream
@@ -65,12 +67,14 @@ class Captioner:
         manifest: Manifest | None = None,
         *,
         threads: int = 1,
+        confidence: ConfidenceModel | None = None,
     ) -> None:
         """Wrap a backend; `load` is the usual way. `threads` is how many threads may use the backend at once."""
         self.backend = backend
         self.threads = threads
         self.defaults = defaults or SearchOptions()
         self.manifest = manifest
+        self.confidence = confidence
 
     @classmethod
     def load(
@@ -100,7 +104,12 @@ class Captioner:
             raise UsageError(f"onnxruntime runs on the CPU here; give --backend torch for the device {device!r}")
         if backend == "torch" or (backend == "auto" and needs_torch):
             bundle = load_bundle(folder)
-            return cls(_torch_backend(bundle, device, threads), bundle.manifest.decoding, bundle.manifest)
+            return cls(
+                _torch_backend(bundle, device, threads),
+                bundle.manifest.decoding,
+                bundle.manifest,
+                confidence=_confidence(bundle),
+            )
         # The checksums are computed while onnxruntime is imported: each takes a tenth of a second.
         importing = threading.Thread(target=_import_onnxruntime)
         importing.start()
@@ -112,7 +121,13 @@ class Captioner:
 
         # Several threads that each run a graph are faster than one graph that uses all of them.
         onnx = OnnxBackend(bundle, threads=1, int8=backend == "int8")
-        return cls(onnx, bundle.manifest.decoding, bundle.manifest, threads=threads or processors())
+        return cls(
+            onnx,
+            bundle.manifest.decoding,
+            bundle.manifest,
+            threads=threads or processors(),
+            confidence=_confidence(bundle),
+        )
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is a sequence too; the first overload takes it
@@ -250,7 +265,9 @@ class Captioner:
         self, options: SearchKeywords, *, limits: Limits, keep_pictures: bool, batch: int = BATCH
     ) -> CaptionStream:
         _check_positive(batch=batch)
-        return CaptionStream(self.backend, self.options(**options), self.threads, batch, limits, bool(keep_pictures))
+        return CaptionStream(
+            self.backend, self.options(**options), self.threads, batch, limits, bool(keep_pictures), self.confidence
+        )
 
 
 def _limits(pixel_limit: int, memory_limit: int, seconds_per_picture: float) -> Limits:
@@ -286,6 +303,13 @@ def _check_sources(sources: object) -> None:
 def _import_onnxruntime() -> None:
     with suppress(ImportError):  # raised again where the module is needed
         import onnxruntime  # noqa: F401
+
+
+def _confidence(bundle: Bundle) -> ConfidenceModel | None:
+    """The confidence model of a bundle; None for a bundle without one."""
+    if CONFIDENCE not in bundle.manifest.files:
+        return None
+    return load_confidence(bundle.path(CONFIDENCE), bundle.manifest.encoder.annotation_size)
 
 
 def _torch_backend(bundle: Bundle, device: str | None, threads: int | None) -> Backend:

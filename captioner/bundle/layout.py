@@ -7,6 +7,7 @@
                  *.int8.onnx         the three graphs in 8 bits, optional: faster and slightly less accurate
                  model.safetensors   the weights; the graphs refer to them, and torch loads them for training
                  vocabulary.json
+                 confidence.json     the numbers that give a caption its confidence, optional
                  README.md           the model card
 
 Loading verifies every file that is used and executes none. `captioner.inference.onnx_backend` describes the inputs and
@@ -16,6 +17,7 @@ outputs of the graphs.
 from __future__ import annotations
 
 MANIFEST, VOCABULARY, WEIGHTS, CARD = "manifest.json", "vocabulary.json", "model.safetensors", "README.md"
+CONFIDENCE = "confidence.json"
 ENCODER, BEGIN, DECODER = "encoder.onnx", "begin.onnx", "decoder.onnx"
 
 

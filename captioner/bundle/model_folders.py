@@ -46,6 +46,8 @@ def find_model(name: str | Path) -> Path:
             raise UsageError(
                 f"{path}: no such folder; give a bundle's folder or a model's name (see `captioner models`)"
             )
+        if not (path / MANIFEST).is_file():
+            raise UsageError(f"{path}: not a bundle, because it has no {MANIFEST}; `captioner models` lists the models")
         return path
     models = dict(available_models())
     if str(name) in models:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
@@ -15,6 +15,7 @@ from captioner.bundle.loading import Bundle, load_bundle, read_manifest
 from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import file_record
 from captioner.errors import CaptionerError, UsageError
+from captioner.files.atomic import write_atomically
 from captioner.files.existing import check_only_own_files, is_occupied, remove_own_files
 from captioner.text.vocabulary import Vocabulary
 
@@ -94,3 +95,12 @@ def _is_running(process: int) -> bool:
     except (OSError, OverflowError):  # another user's
         return True
     return True
+
+
+def add_file(folder: Path, name: str, content: bytes) -> None:
+    """Add a file to a bundle, or replace it. Its record in the manifest changes, and nothing else."""
+    load_bundle(folder)
+    write_atomically(folder / name, content)
+    values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    values["files"][name] = asdict(file_record(folder / name))
+    write_atomically(folder / MANIFEST, json.dumps(values, ensure_ascii=False, indent=2) + "\n")

@@ -32,6 +32,12 @@ class Annotations:
     def sampling_keys(self) -> NDArray[np.uint32]:
         return np.arange(len(self.values), dtype=np.uint32) if self.keys is None else self.keys
 
+    @property
+    def pooled(self) -> NDArray[np.float32]:
+        """The mean over the cells of each grid, (B, D)."""
+        means = self.values.mean(1)
+        return np.asarray(means if isinstance(means, np.ndarray) else means.float().cpu().numpy())
+
 
 @dataclass(frozen=True)
 class State:

@@ -22,6 +22,7 @@ from captioner.images.pixels import Pixels
 from captioner.images.reading import ImageSource, Picture, load_for_model, source_name
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
+from captioner.inference.confidence import ConfidenceModel
 from captioner.inference.search import SearchOptions, caption_of, search
 
 BATCH = 32  # pictures searched together: enough for efficient matrix products, few enough for early results
@@ -42,6 +43,7 @@ class CaptionStream:
     batch: int = BATCH
     limits: Limits = LIMITS
     keep_pictures: bool = False
+    confidence: ConfidenceModel | None = None
 
     def run(self, sources: Iterable[ImageSource]) -> Iterator[Caption | Failure]:
         """Captions in the order of the sources, each as soon as it and those before it are finished."""
@@ -71,10 +73,13 @@ class CaptionStream:
     def captions(self, pictures: Sequence[Picture], annotations: Annotations) -> list[Caption | Failure]:
         """The captions of pictures that are encoded."""
         results: list[Caption | Failure] = []
-        for picture, hypotheses in zip(pictures, search(self.backend, annotations, self.options), strict=True):
+        found = search(self.backend, annotations, self.options)
+        pooled = annotations.pooled if self.confidence is not None else [None] * len(found)
+        for picture, hypotheses, mean in zip(pictures, found, pooled, strict=True):
             if hypotheses:
                 best, *others = (caption_of(hypothesis, self.backend, picture) for hypothesis in hypotheses)
-                results.append(replace(best, alternatives=tuple(others)))
+                caption = replace(best, alternatives=tuple(others))
+                results.append(caption if self.confidence is None else self.confidence.of(caption, mean))
             else:
                 results.append(Failure(picture.name, f"{picture.name}: no caption satisfies all constraints at once"))
         return results

@@ -1,0 +1,1 @@
+"""Parts of scripts/fit_confidence: drawn pictures, features, the fit, and the reliability diagram."""
