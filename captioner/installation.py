@@ -10,6 +10,8 @@ REPOSITORY = "https://github.com/captioner-project/captioner"
 # The extra that brings a package, by the name that is imported. All other packages come with captioner itself.
 EXTRAS = {
     "pillow_heif": "heic",
+    "pyarrow": "parquet",
+    "pyexiv2": "metadata",
     "reportlab": "pdf",
     **dict.fromkeys(("prometheus_client", "python_multipart", "starlette", "uvicorn"), "serve"),
     **dict.fromkeys(

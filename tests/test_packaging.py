@@ -56,7 +56,7 @@ HOMES = {
 }
 BASE = distributions(PROJECT["dependencies"])
 TRAIN = BASE | distributions(EXTRAS["train"])
-DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in ("heic", "pdf", "serve")))
+DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in ("heic", "metadata", "parquet", "pdf", "serve")))
 
 
 def constraints() -> list[Requirement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +23,17 @@ from captioner.cli.options import (
     overwrite_option,
     picture_arguments,
     search_options,
-    sidecar_options,
-    wording_options,
 )
+from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
 from captioner.progress import ProgressBar
 from captioner.writers.caption_outputs import FORMATS
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Failure
     from captioner.images.inputs import PictureBytes
-    from captioner.writers.caption_outputs import CaptionOutputs
+    from captioner.writers.caption_outputs import CaptionOutputs, PhotoWriter, Written
     from captioner.writers.run_summary import RunSummary
+    from captioner.writers.wording import Wording
 
 
 @click.command(name="caption")
@@ -45,18 +45,30 @@ if TYPE_CHECKING:
     type=choice(*FORMATS),
     default="text",
     show_default=True,
-    help="text: lines of name, tab and caption; jsonl, csv: with scores; coco: a results file for COCO's scorers.",
+    help="text: lines of name, tab and caption; jsonl, csv, parquet: with scores; coco: a results file for COCO's "
+    "scorers; html: a page to review and correct the captions.",
 )
 @click.option("--output", "-o", type=FILE, metavar="FILE", show_default="standard output", help="File to write to.")
 @sidecar_options
+@metadata_options
 @overwrite_option
-@click.option("--resume", is_flag=True, help="Skip pictures whose captions are in --output, or in their sidecars.")
+@click.option(
+    "--resume", is_flag=True, help="Skip pictures whose captions are in --output, their sidecars and their metadata."
+)
 @wording_options
+@unsure_options
 @click.option(
     "--summary", "summary_file", type=FILE, metavar="FILE", help="Write the counts, and every skipped input, as JSON."
 )
 @click.option(
     "--retry", type=EXISTING_FILE, metavar="FILE", help="Caption only what failed, from a file of --summary; no PATH."
+)
+@click.option(
+    "--from",
+    "from_file",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="Make no captions: take them from this jsonl or csv file, and write them to their photos; no PATH.",
 )
 @click.option("--words", is_flag=True, help="Add log-probability, gate and entropy of each word; needs --format jsonl.")
 @search_options()
@@ -71,13 +83,19 @@ def command(
     sidecar: bool,
     sidecar_extension: str,
     existing: Any,
+    write_metadata: bool,
+    xmp_sidecar: bool,
     overwrite: bool,
     resume: bool,
     style: Any,
     prefix: str,
     suffix: str,
+    min_confidence: float | None,
+    unsure: Any,
+    unsure_text: str,
     summary_file: Path | None,
     retry: Path | None,
+    from_file: Path | None,
     words: bool,
     model: str,
     backend: Any,
@@ -94,44 +112,79 @@ def command(
     counted at the end. Search options that are not given take the model's own values.
     """
     from captioner.captioning import Captioner
-    from captioner.files.existing import check_unoccupied
+    from captioner.files.existing import check_unoccupied, check_writable
     from captioner.images import inputs
     from captioner.images.reading import source_name
     from captioner.inference.search.constraints import knows
     from captioner.writers.caption_outputs import CaptionOutputs, check_output
+    from captioner.writers.photo_writers import photo_writers
     from captioner.writers.run_summary import RunSummary, read_failed
-    from captioner.writers.sidecars import SidecarWriter
-    from captioner.writers.wording import Wording
+    from captioner.writers.wording import UNSURE_TEXT, Wording
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
-    if bool(paths) == (retry is not None):
-        raise click.UsageError("give the pictures as PATH, or a summary with --retry, which has their names")
-    if resume and output is None and not sidecar:
-        raise click.UsageError("--resume needs --output or --sidecar, to see which pictures are finished")
-    if resume and overwrite:
-        raise click.UsageError("--resume continues the output and --overwrite replaces it; give one of them")
-    if existing is not None and not sidecar:
-        raise click.UsageError("--existing is about sidecars; give --sidecar too, or --overwrite for --output")
-    if (prefix or suffix) and output_format != "text" and not sidecar:
-        raise click.UsageError("--prefix and --suffix are for --format text and for --sidecar")
-    if words and output_format != "jsonl":
-        raise click.UsageError("--words needs --format jsonl")
-    wording = Wording(style, prefix, suffix)
-    existing = existing or ("overwrite" if overwrite else "keep")
-    sidecars = SidecarWriter(extension=sidecar_extension, existing=existing, wording=wording) if sidecar else None
-    check_output(output, resume=resume, overwrite=overwrite)
+    to_photos = sidecar or write_metadata or xmp_sidecar
+    given = sum((bool(paths), retry is not None, from_file is not None))
+    require(given == 1, "give the pictures as PATH, or --retry with a summary, or --from with captions")
+    require(
+        not resume or output is not None or to_photos,
+        "--resume needs --output, --sidecar or --write-metadata, to see what is finished",
+    )
+    require(not (resume and overwrite), "--resume continues the output and --overwrite replaces it; give one of them")
+    require(
+        existing is None or sidecar, "--existing is about sidecars; give --sidecar too, or --overwrite for --output"
+    )
+    require(
+        not (prefix or suffix) or output_format == "text" or to_photos,
+        "--prefix and --suffix are for --format text, sidecars and metadata",
+    )
+    require(not words or output_format == "jsonl", "--words needs --format jsonl; parquet has the words anyway")
+    require(
+        min_confidence is not None or (unsure is None and unsure_text == UNSURE_TEXT),
+        "--unsure needs --min-confidence, which says which captions are unsure",
+    )
+    unsure = unsure or "mark"
+    require(
+        min_confidence is None or unsure != "mark" or output_format in ("text", "html"),
+        "--unsure mark is for --format text and html; give --unsure skip or say",
+    )
+    require(
+        min_confidence is None or unsure != "say" or output_format != "coco" or to_photos,
+        "COCO results have the model's words; give --unsure skip",
+    )
+    wording = Wording(style, prefix, suffix, min_confidence, unsure, unsure_text)
+    writers = photo_writers(
+        sidecar_extension=sidecar_extension if sidecar else None,
+        existing=existing,
+        metadata=write_metadata,
+        xmp_sidecar=xmp_sidecar,
+        overwrite=overwrite,
+    )
     check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)
     limits = given_limits(search)
+    check_writable(summary_file, "--summary")
     options = given_options(search)
+    if from_file is not None:
+        require(to_photos, "--from needs --write-metadata, --xmp-sidecar or --sidecar: where the captions are written")
+        require(
+            output is None and not options, "--from makes no captions: leave out --output and options of the search"
+        )
+        return write_saved(from_file, writers, wording, summary_file)
+    check_output(output, resume=resume, overwrite=overwrite)
     if retry is not None and not (paths := tuple(read_failed(retry))):
         click.echo(f"{retry}: nothing failed, so there is nothing to retry", err=True)
         return 0
     picture_inputs = inputs.find(paths, recursive=recursive, listed=sys.stdin)
-    if sidecar and any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures):
-        raise click.UsageError("a picture on standard input has no sidecar; use --output")
+    require(
+        not writers or not any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures),
+        "a picture on standard input has no file to write to or beside; use --output",
+    )
     captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
     captioner.options(**options)  # reports a wrong option before anything is written
     check_effect(options, [captioner])
+    require(
+        min_confidence is None or captioner.confidence is not None,
+        f"--min-confidence: the model {model!r} gives no confidence; scripts/fit_confidence adds it",
+    )
     for word in options.get("forbidden", ()):
         if not knows(captioner.backend.vocabulary, word):
             click.echo(f"note: --forbid {word}: the model does not know this word and never uses it", err=True)
@@ -151,7 +204,7 @@ def command(
         words=words,
         resume=resume,
         overwrite=overwrite,
-        sidecars=sidecars,
+        photo_writers=writers,
         wording=wording,
     )
     if outputs.numbers_images:
@@ -164,24 +217,60 @@ def command(
                 progress.total = len(pictures)
             for result in captioner.stream(pictures, batch=batch, **limits, **options):
                 progress.clear()
-                failures += not _write(result, outputs, summary)
+                failures += not _write(result, outputs, summary, wording)
                 progress.advance()
             summary.is_complete = True
     except KeyboardInterrupt:
         go_on = "--resume instead of --overwrite" if overwrite else "--resume"
-        hint = f"the same command with {go_on} continues" if output or sidecar else "with --output, a run can continue"
+        hint = f"the same command with {go_on} continues" if output or writers else "with --output, a run can continue"
         raise click.exceptions.Abort(f"stopped after {summary.captioned:,} captions; {hint}") from None
     finally:
         if summary_file is not None:
             summary.write(summary_file)
     if (line := summary.line()) is not None:
         click.echo(line, err=True)
+    if summary.doubtful:
+        click.echo(summary.doubt_line(), err=True)
     return 1 if failures else 0
 
 
-def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSummary) -> bool:
+def require(condition: object, sentence: str) -> None:
+    """Refuse a combination of options."""
+    if not condition:
+        raise click.UsageError(sentence)
+
+
+def write_saved(file: Path, writers: Sequence[PhotoWriter], wording: Wording, summary_file: Path | None) -> int:
+    """Write the captions of a file to their photos, or beside them."""
+    from captioner.writers.caption_outputs import write_to_photo
+    from captioner.writers.run_summary import RunSummary
+    from captioner.writers.saved_captions import read_saved
+
+    summary = RunSummary(verb="written")
+    captions = read_saved(file)
+    with ProgressBar("writing") as progress:
+        progress.total = len(captions)
+        for name, lines in captions.items():
+            progress.clear()
+            if not Path(name).is_file():
+                summary.add_failure(name, f"{name}: no such file")
+                click.echo(f"captioner: {name}: no such file", err=True)
+            else:
+                written = write_to_photo(writers, name, [f"{wording.prefix}{line}{wording.suffix}" for line in lines])
+                report(name, written, summary)
+                summary.captioned += not written.problems and len(written.kept) < len(writers)
+            progress.advance()
+    summary.is_complete = True
+    if summary_file is not None:
+        summary.write(summary_file)
+    click.echo(summary.line() or f"{summary.captioned:,} written", err=True)
+    return 1 if summary.skipped else 0
+
+
+def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSummary, wording: Wording) -> bool:
     """Write a caption and report what is wrong. Returns whether everything that was asked for was written."""
     from captioner.caption import Failure
+    from captioner.writers.run_summary import DOUBTFUL
 
     if isinstance(result, Failure):
         summary.add_failure(result.name, result.reason)
@@ -189,14 +278,25 @@ def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSumma
         return False
     assert result.picture is not None
     name = result.picture.name
+    if wording.skips(result):
+        summary.add_failure(name, f"{name}: its caption has a confidence of {result.confidence:.2f}", "unsure")
+        return True
     written = outputs.write(name, result)
-    if written.kept is not None:
-        summary.kept.append(str(written.kept))
-        how = "--existing overwrite, append or prepend changes it"
-        click.echo(f"note: {name}: kept the existing {written.kept}; {how}", err=True)
-    if written.problem is not None:
-        summary.add_failure(name, written.problem, "sidecar")
-        click.echo(f"captioner: {written.problem}", err=True)
+    report(name, written, summary)
+    if written.problems:
         return False
     summary.captioned += 1
+    if wording.min_confidence is None and result.confidence is not None:
+        summary.doubtful += result.confidence < DOUBTFUL
     return True
+
+
+def report(name: str, written: Written, summary: RunSummary) -> None:
+    """Say what was kept and what could not be written to a photo, and count it."""
+    for path, change in written.kept:
+        summary.kept.append(str(path))
+        what = "description" if path == Path(name).resolve() else path
+        click.echo(f"note: {name}: kept the existing {what}; {change}", err=True)
+    for problem in written.problems:
+        summary.add_failure(name, problem, "sidecar")
+        click.echo(f"captioner: {problem}", err=True)

@@ -58,7 +58,7 @@ def picture_arguments(*, required: bool = True) -> Callable[[F], F]:
         click.argument("paths", nargs=-1, required=required, metavar="PATH…", type=click.Path()),
         click.option("--recursive", "-r", is_flag=True, help="Include the folders inside each folder."),
     ]
-    return lambda command: _apply(options, command)
+    return lambda command: apply_options(options, command)
 
 
 def limit_options(command: F) -> F:
@@ -91,7 +91,7 @@ def limit_options(command: F) -> F:
             help="Give up a picture whose reading takes longer.",
         ),
     ]
-    return _apply(options, command)
+    return apply_options(options, command)
 
 
 def given_limits(values: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def device_option(default: str) -> Callable[[F], F]:
 
 def model_options(command: F) -> F:
     """--model, --backend, --device and --threads: the arguments of `Captioner.load`."""
-    return _apply([model_option(), backend_options], command)
+    return apply_options([model_option(), backend_options], command)
 
 
 def model_option(*, multiple: bool = False) -> Callable[[F], F]:
@@ -154,7 +154,7 @@ def backend_options(command: F) -> F:
             help="Number of CPU threads.",
         ),
     ]
-    return _apply(options, command)
+    return apply_options(options, command)
 
 
 def config_options(*, required: bool) -> Callable[[F], F]:
@@ -175,7 +175,7 @@ def config_options(*, required: bool) -> Callable[[F], F]:
             help="Change a setting of the config, for example training.epochs=3; may be repeated.",
         ),
     ]
-    return lambda command: _apply(options, command)
+    return lambda command: apply_options(options, command)
 
 
 def images_option(*, multiple: bool = False) -> Callable[[F], F]:
@@ -215,47 +215,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing output; by default it is kept.")
 
 
-def sidecar_options(command: F) -> F:
-    """--sidecar and the options of sidecars."""
-    from captioner.files.existing import EXISTING
-
-    options: list[Callable[[F], F]] = [
-        click.option("--sidecar", is_flag=True, help="Also write a text file beside each photo: photo.txt."),
-        click.option(
-            "--sidecar-extension",
-            default=".txt",
-            show_default=True,
-            metavar="EXT",
-            help="Extension of the sidecars, such as .txt or .caption.",
-        ),
-        click.option(
-            "--existing",
-            type=choice(*EXISTING),
-            show_default="keep; overwrite with --overwrite",
-            help="What to do with a sidecar that exists: keep it, replace it, or add the caption at its end or start.",
-        ),
-    ]
-    return _apply(options, command)
-
-
-def wording_options(command: F) -> F:
-    """--style, --prefix and --suffix: the arguments of `Wording`."""
-    from captioner.writers.wording import STYLES
-
-    options: list[Callable[[F], F]] = [
-        click.option(
-            "--style",
-            type=choice(*STYLES),
-            default="sentence",
-            show_default=True,
-            help="Captions in text and sidecars: a sentence with capital and full stop, or the model's plain words.",
-        ),
-        click.option("--prefix", default="", metavar="TEXT", help="Text before each caption in text and sidecars."),
-        click.option("--suffix", default="", metavar="TEXT", help="Text after each caption in text and sidecars."),
-    ]
-    return _apply(options, command)
-
-
 _FLAGS = {"forbidden": "--forbid", "required": "--require", "allow_unknown": "--allow-unk"}
 _WORDS = {
     "forbidden": ("WORD", "A word that must not occur; may be repeated."),
@@ -268,7 +227,7 @@ def search_options(*names: str) -> Callable[[F], F]:
     options: list[Callable[[F], F]] = [
         _search_option(option) for option in fields(SearchOptions) if not names or option.name in names
     ]
-    return lambda command: _apply(options, command)
+    return lambda command: apply_options(options, command)
 
 
 def given_options(values: dict[str, Any]) -> dict[str, Any]:
@@ -327,7 +286,7 @@ def _search_option(option: Field[Any]) -> Callable[[F], F]:
     return click.option(flag, name, type=limits, metavar="X", help=text)
 
 
-def _apply(options: list[Callable[[F], F]], command: F) -> F:
+def apply_options(options: list[Callable[[F], F]], command: F) -> F:
     """The command with these options, which its help lists in this order."""
     for option in reversed(options):
         command = option(command)

@@ -79,6 +79,21 @@ def check_not_read_only(path: Path) -> None:
         raise PermissionError(errno.EACCES, "the file is read-only", str(path))
 
 
+def check_writable(path: Path | None, setting: str) -> None:
+    """Refuse an output that cannot be written, before any work is done. `setting` is the option that named it."""
+    if path is None:
+        return
+    is_new = not path.exists()
+    try:
+        check_not_read_only(path)
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); choose another {setting}") from None
+
+
 def merged(path: Path, new: str, existing: Existing) -> str | None:
     """The new content of a text file of lines, or None to leave the file as it is.
 

@@ -4,37 +4,79 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, get_args
 
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError
-from captioner.files.existing import check_not_read_only, check_unoccupied
+from captioner.files.existing import check_not_read_only, check_unoccupied, check_writable
 from captioner.images.decoding import is_picture
 from captioner.writers import coco_writer, lines
 from captioner.writers.coco_writer import CocoWriter
 from captioner.writers.lines import LineWriter
-from captioner.writers.sidecars import SidecarWriter
 from captioner.writers.wording import Wording
 
-Format = Literal["text", "jsonl", "csv", "coco"]
+if TYPE_CHECKING:
+    from captioner.writers.parquet_writer import ParquetWriter
+    from captioner.writers.review_page import ReviewPage
+
+Format = Literal["text", "jsonl", "csv", "parquet", "coco", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+class CaptionWriter(Protocol):
+    """Writes the captions of a run to one output."""
+
+    def write(self, name: str, caption: Caption) -> None:
+        """Write the captions of one picture."""
+
+    def close(self) -> None:
+        """Complete the output."""
+
+
+class PhotoWriter(Protocol):
+    """Writes a caption to the photo itself, or to a file beside it."""
+
+    change: str  # how a kept text can be changed
+
+    @property
+    def adds_lines(self) -> bool:
+        """Whether existing texts get more lines."""
+
+    def write(self, name: str, lines: Sequence[str]) -> Path | None:
+        """Write the captions of a photo, best first. Returns the file whose text was kept, if any."""
+
+    def has(self, name: str) -> bool:
+        """Whether the photo has a caption already."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What came of writing a caption, beside its line in the output."""
+    """What came of writing a caption to a photo, beside its line in the output."""
 
-    problem: str | None = None  # what is wrong with the sidecar
-    kept: Path | None = None  # a sidecar that existed and was kept
+    problems: tuple[str, ...] = ()
+    kept: tuple[tuple[Path, str], ...] = ()  # files whose text was kept, and how it can be changed
+
+
+def write_to_photo(writers: Iterable[PhotoWriter], name: str, lines: Sequence[str]) -> Written:
+    """Write the captions of a photo everywhere. What cannot be written does not stop the run."""
+    problems, kept = [], []
+    for writer in writers:
+        try:
+            path = writer.write(name, lines)
+            if path is not None:
+                kept.append((path, writer.change))
+        except CaptionerError as error:
+            problems.append(str(error))
+    return Written(tuple(problems), tuple(kept))
 
 
 class CaptionOutputs:
-    """A file or standard output, and sidecars where they are asked for. Use it in a `with` statement."""
+    """A file or standard output, and the photos where they are asked for. Use it in a `with` statement."""
 
     def __init__(
         self,
@@ -45,17 +87,18 @@ class CaptionOutputs:
         words: bool = False,
         resume: bool = False,
         overwrite: bool = False,
-        sidecars: SidecarWriter | None = None,
+        photo_writers: Sequence[PhotoWriter] = (),
         wording: Wording | None = None,
     ) -> None:
         """Without `path`, captions go to standard output. `names` are all images; COCO's ids come from them.
 
         A `path` that exists is refused, unless the run resumes it or overwrites it.
         """
-        self._path, self._resume, self._sidecars = path, resume, sidecars
+        self._path, self._resume, self._photo_writers = path, resume, photo_writers
+        self._wording = wording or Wording()
         check_output(path, resume=resume, overwrite=overwrite)
-        if resume and path is None and sidecars is not None and sidecars.adds_lines:
-            raise UsageError(f"--resume with --existing {sidecars.existing} needs --output, to see what is finished")
+        if resume and path is None and photo_writers and all(writer.adds_lines for writer in photo_writers):
+            raise UsageError("--resume with --existing append or prepend needs --output, to see what is finished")
         with self._explained():
             self._writer, self._finished = _open(path, format, names, words=words, resume=resume, wording=wording)
 
@@ -68,20 +111,14 @@ class CaptionOutputs:
         """Whether a resumed run can leave this image out: every output has its caption."""
         in_file = self._path is None or name in self._finished
         # A sidecar that gets more lines does not show whether it already has them; the file does.
-        beside = self._sidecars is None or self._sidecars.adds_lines or self._sidecars.has(name)
-        return self._resume and in_file and beside
+        return self._resume and in_file and all(each.adds_lines or each.has(name) for each in self._photo_writers)
 
     def write(self, name: str, caption: Caption) -> Written:
-        """Write a caption. A sidecar that cannot be written does not stop the run."""
-        if name not in self._finished:  # otherwise only the sidecar is missing
+        """Write a caption."""
+        if name not in self._finished:  # otherwise only the photo is not finished
             with self._explained():
                 self._writer.write(name, caption)
-        try:
-            if self._sidecars is not None:
-                return Written(kept=self._sidecars.write(name, caption))
-        except CaptionerError as error:
-            return Written(problem=str(error))
-        return Written()
+        return write_to_photo(self._photo_writers, name, self._wording.lines(caption))
 
     def __enter__(self) -> CaptionOutputs:
         return self
@@ -120,8 +157,10 @@ def _open(
     words: bool,
     resume: bool,
     wording: Wording | None,
-) -> tuple[LineWriter | CocoWriter, set[str]]:
+) -> tuple[CaptionWriter, set[str]]:
     """The writer, and the images that it already has."""
+    if format == "parquet" or format == "html":
+        return _open_whole_file(path, format, resume=resume, wording=wording)
     image_ids = coco_writer.image_ids_from_names(names) if format == "coco" and names is not None else None
     if path is None:
         stdout = sys.stdout
@@ -139,6 +178,25 @@ def _open(
     append = resume and path.exists() and path.stat().st_size > 0
     file = _open_file(path, "a" if append else "w")
     return LineWriter(file, format, words=words, append=append, wording=wording), finished
+
+
+def _open_whole_file(
+    path: Path | None, format: Literal["parquet", "html"], *, resume: bool, wording: Wording | None
+) -> tuple[CaptionWriter, set[str]]:
+    """A writer of a file that is complete only at the end of the run."""
+    if path is None:
+        raise UsageError(f"--format {format} writes a file; give its name with --output")
+    check_writable(path, "--output")
+    writer: ParquetWriter | ReviewPage
+    if format == "parquet":
+        from captioner.writers.parquet_writer import ParquetWriter
+
+        writer = ParquetWriter(path, resume=resume, wording=wording)
+    else:
+        from captioner.writers.review_page import ReviewPage
+
+        writer = ReviewPage(path, resume=resume, wording=wording)
+    return writer, writer.finished
 
 
 def _open_file(path: Path, mode: Any) -> TextIO:

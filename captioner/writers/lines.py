@@ -44,12 +44,20 @@ class LineWriter:
     def write(self, name: str, caption: Caption) -> None:
         captions = (caption, *caption.alternatives)
         if self._format == "text":
-            self._write("".join(f"{_escape(name)}\t{self._wording.text(one)}\n" for one in captions))
+            self._write("".join(f"{_escape(name)}\t{self._wording.text(one)}{self._mark(one)}\n" for one in captions))
         elif self._format == "csv":
-            rows = ((name, rank, *_texts(one).values(), *_scores(one).values()) for rank, one in enumerate(captions, 1))
+            rows = (
+                (name, rank, *_texts(one, self._wording).values(), *_scores(one).values())
+                for rank, one in enumerate(captions, 1)
+            )
             self._write(_csv(rows))
         else:
-            self._write(json.dumps(record(name, caption, words=self._words), ensure_ascii=False) + "\n")
+            values = record(name, caption, words=self._words, wording=self._wording)
+            self._write(json.dumps(values, ensure_ascii=False) + "\n")
+
+    def _mark(self, caption: Caption) -> str:
+        """A third column with a question mark, for an unsure caption."""
+        return "\t?" if self._wording.marks(caption) else ""
 
     def _write(self, text: str) -> None:
         self._file.write(text)
@@ -59,14 +67,15 @@ class LineWriter:
         close(self._file)
 
 
-def record(name: str, caption: Caption, *, words: bool = False) -> dict[str, Any]:
+def record(name: str, caption: Caption, *, words: bool = False, wording: Wording | None = None) -> dict[str, Any]:
     """A caption as a JSON object."""
-    values: dict[str, Any] = {"image": name, **_texts(caption), **_scores(caption)}
+    wording = wording or Wording()
+    values: dict[str, Any] = {"image": name, **_texts(caption, wording), **_scores(caption)}
     if words:
         values["words"] = [_word(word) for word in caption.words]
         values["end"] = _word(caption.end) if caption.end else None
     if caption.alternatives:
-        values["alternatives"] = [{**_texts(other), **_scores(other)} for other in caption.alternatives]
+        values["alternatives"] = [{**_texts(other, wording), **_scores(other)} for other in caption.alternatives]
     return values
 
 
@@ -108,8 +117,8 @@ def _names(text: str, format: LineFormat) -> set[str]:
     return {row[0] for row in rows[1:]}
 
 
-def _texts(caption: Caption) -> dict[str, str]:
-    return {"caption": caption.text, "sentence": caption.sentence}
+def _texts(caption: Caption, wording: Wording) -> dict[str, str]:
+    return {"caption": caption.text, "sentence": wording.sentence(caption)}
 
 
 def _scores(caption: Caption) -> dict[str, float | None]:

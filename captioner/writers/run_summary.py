@@ -25,12 +25,14 @@ _WORDS = {
     "folder not entered": ("folder not entered", "folders not entered"),
     "linked folder not entered": ("linked folder not entered", "linked folders not entered"),
     "empty folder": ("folder without pictures", "folders without pictures"),
-    "sidecar": ("sidecar not written", "sidecars not written"),
+    "sidecar": ("caption not written to its photo", "captions not written to their photos"),
     "missing": ("missing", "missing"),
+    "unsure": ("unsure", "unsure"),
     "unreadable": ("unreadable", "unreadable"),
 }
+DOUBTFUL = 0.25  # captions with a lower confidence are counted at the end of a run; most are of no photos
 _PICTURES = ("raw", "HEIC", "unreadable", "missing", "sidecar")
-_ORDER = ("raw", "HEIC", "unreadable", "missing", "sidecar", "drawing", "video", "empty folder")
+_ORDER = ("raw", "HEIC", "unreadable", "missing", "sidecar", "unsure", "drawing", "video", "empty folder")
 
 
 class RunSummary:
@@ -42,6 +44,7 @@ class RunSummary:
         self.finished_before = 0  # captions that a resumed run found
         self.skipped = [entry for entries in skipped for entry in entries]
         self.kept: list[str] = []  # existing files that were not changed
+        self.doubtful = 0  # captions with a confidence below DOUBTFUL that were written as any other
         self.is_complete = False  # whether the run reached its end
         self._verb = verb
 
@@ -70,6 +73,11 @@ class RunSummary:
         ordered = [*(group for group in _ORDER if group in groups), *(group for group in groups if group not in _ORDER)]
         parts = ", ".join(part for group in ordered for part in self._parts(group, groups[group]))
         return f"{self.captioned:,} {self._verb}{before}, {len(self.skipped):,} skipped: {parts}"
+
+    def doubt_line(self) -> str:
+        """A note about captions that are probably wrong."""
+        captions = "1 caption has" if self.doubtful == 1 else f"{self.doubtful:,} captions have"
+        return f"note: {captions} a confidence below {DOUBTFUL}; --min-confidence marks or skips such captions"
 
     def _parts(self, group: str, count: int) -> list[str]:
         formats = Counter(entry.format for entry in self.skipped if entry.group == group)

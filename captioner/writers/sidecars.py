@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import write_atomically
 from captioner.files.existing import Existing, merged
 from captioner.images.decoding import is_picture
-from captioner.writers.wording import Wording
 
 
 class SidecarWriter:
     """Writes one text file per photo, with one line per caption."""
 
-    def __init__(self, *, extension: str = ".txt", existing: Existing = "keep", wording: Wording | None = None) -> None:
+    change = "--existing overwrite, append or prepend changes it"
+
+    def __init__(self, *, extension: str = ".txt", existing: Existing = "keep") -> None:
         """`existing` decides what happens to a sidecar that was there before."""
         self.extension = _checked(extension)
         self.existing = existing
-        self._wording = wording or Wording()
         self._photos: dict[Path, str] = {}  # by sidecar
 
     @property
@@ -27,8 +27,8 @@ class SidecarWriter:
         """Whether existing sidecars get more lines."""
         return self.existing in ("append", "prepend")
 
-    def write(self, name: str, caption: Caption) -> Path | None:
-        """Write the sidecar. Returns its path if an existing one was kept.
+    def write(self, name: str, lines: Sequence[str]) -> Path | None:
+        """Write the sidecar of a photo. Returns its path if an existing one was kept.
 
         A picture is never replaced, nor is the sidecar of another photo of this run.
         """
@@ -41,7 +41,7 @@ class SidecarWriter:
             raise CaptionerError(f"{name}: its sidecar {path} is a picture and is not replaced; rename it")
         self._photos[path] = name
         try:
-            content = merged(path, self._wording.lines(caption), self.existing)
+            content = merged(path, "".join(f"{line}\n" for line in lines), self.existing)
             if content is not None:
                 write_atomically(path, content.encode("utf-8", errors="surrogateescape"))
         except OSError as error:

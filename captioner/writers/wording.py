@@ -11,23 +11,55 @@ from captioner.errors import UsageError
 Style = Literal["sentence", "plain"]
 STYLES: tuple[Style, ...] = get_args(Style)
 
+# What happens to a caption that is less certain than the user wants: it is left out, marked, or replaced by a text.
+Unsure = Literal["skip", "mark", "say"]
+UNSURE: tuple[Unsure, ...] = get_args(Unsure)
+UNSURE_TEXT = "no reliable caption"
+
 
 @dataclass(frozen=True)
 class Wording:
-    """Makes the text of a caption: a sentence or the model's plain words, between a prefix and a suffix."""
+    """Makes the text of a caption: a sentence or the model's plain words, between a prefix and a suffix.
+
+    With `unsure="say"`, a caption whose confidence is below `min_confidence` is replaced by `unsure_text`.
+    """
 
     style: Style = "sentence"
     prefix: str = ""
     suffix: str = ""
+    min_confidence: float | None = None
+    unsure: Unsure = "mark"
+    unsure_text: str = UNSURE_TEXT
 
     def __post_init__(self) -> None:
-        for name in ("prefix", "suffix"):
+        for name in ("prefix", "suffix", "unsure_text"):
             if set("\r\n\t") & set(getattr(self, name)):
-                raise UsageError(f"--{name} must not contain tabs or line breaks: a caption is one line")
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} must not contain tabs or line breaks: a caption is one line")
+
+    def is_unsure(self, caption: Caption) -> bool:
+        """Whether the confidence is below the limit. A caption without a confidence is never unsure."""
+        return (
+            self.min_confidence is not None
+            and caption.confidence is not None
+            and caption.confidence < self.min_confidence
+        )
+
+    def skips(self, caption: Caption) -> bool:
+        return self.unsure == "skip" and self.is_unsure(caption)
+
+    def marks(self, caption: Caption) -> bool:
+        return self.unsure == "mark" and self.is_unsure(caption)
+
+    def sentence(self, caption: Caption) -> str:
+        """The sentence, or the text that replaces it."""
+        return self.unsure_text if self.unsure == "say" and self.is_unsure(caption) else caption.sentence
 
     def text(self, caption: Caption) -> str:
+        if self.unsure == "say" and self.is_unsure(caption):
+            return self.unsure_text
         return f"{self.prefix}{caption.sentence if self.style == 'sentence' else caption.text}{self.suffix}"
 
-    def lines(self, caption: Caption) -> str:
+    def lines(self, caption: Caption) -> list[str]:
         """One line per caption: the best one, then its alternatives."""
-        return "".join(f"{self.text(one)}\n" for one in (caption, *caption.alternatives))
+        return [self.text(one) for one in (caption, *caption.alternatives)]

@@ -18,6 +18,9 @@ import pytest
 from PIL import Image
 
 from captioner import Captioner, cli
+from captioner.bundle.layout import CONFIDENCE
+from captioner.bundle.writing import add_file
+from captioner.inference.confidence import FEATURES, ConfidenceModel, WordStatistics
 from tests.tiny_bundle import SIDE, write_model
 
 
@@ -339,7 +342,7 @@ def test_a_picture_on_standard_input_is_captioned(model, photos, captioner, name
     listed = subprocess.run(command(model, name), input=b"photos/img_2.jpg\n", **how)
     assert listed.stdout.startswith(b"photos/img_2.jpg\t")
     beside = subprocess.run(command(model, name, "--sidecar"), input=Path("photos/img_2.jpg").read_bytes(), **how)
-    assert beside.returncode == 2 and b"has no sidecar" in beside.stderr
+    assert beside.returncode == 2 and b"has no file to write to or beside" in beside.stderr
 
 
 @pytest.mark.parametrize("argument", ["empty", "nothing.jpg", "*.jpeg"])
@@ -361,7 +364,7 @@ def test_a_call_without_any_picture_is_an_error(run, photos, argument):
         (["--top-p", "0.9"], "--top-p needs --sample"),
         (["--resume", "--overwrite", "--output", "x"], "give one of them"),
         (["--existing", "append"], "give --sidecar too"),
-        (["--prefix", "a", "--format", "csv"], "are for --format text and for --sidecar"),
+        (["--prefix", "a", "--format", "csv"], "are for --format text, sidecars and metadata"),
         (["--words"], "--words needs --format jsonl"),
         (["--output", "no/such/folder/out"], "cannot be written"),
         (["--output", 300 * "a"], "cannot be written"),
@@ -495,3 +498,149 @@ def test_captioning_loads_neither_torch_nor_other_heavy_packages(model, photos):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture
+def unsure_model(tmp_path) -> Path:
+    """A model whose captions have a confidence of 0.3."""
+    folder = write_model(tmp_path / "unsure").folder
+    confidence = ConfidenceModel(
+        projection=np.zeros((3, 2)),
+        offset=np.array([0.0, 50.0]),
+        function_words=frozenset(),
+        words={},
+        other=WordStatistics(0.0, 0.0, None),
+        coefficients=np.zeros(len(FEATURES)),
+        intercept=float(np.log(0.3 / 0.7)),
+        about={"fitted_on": "", "measured_on": "", "figures": {}},
+    )
+    add_file(folder, CONFIDENCE, json.dumps(confidence.to_json()).encode())
+    return folder
+
+
+def test_an_unsure_caption_is_marked_in_a_third_column(run, photos, unsure_model):
+    _, plain, _ = run("photos", "--model", str(unsure_model), "--min-confidence", "0.2")
+    code, marked, _ = run("photos", "--model", str(unsure_model), "--min-confidence", "0.5")
+    assert code == 0
+    assert marked.splitlines() == [f"{line}\t?" for line in plain.splitlines()]
+
+
+def test_unsure_captions_are_skipped_and_counted(run, photos, unsure_model):
+    arguments = ["--min-confidence", "0.5", "--unsure", "skip", "--output", "out.jsonl", "--format", "jsonl"]
+    code, _, err = run("photos", "--model", str(unsure_model), *arguments, "--summary", "summary.json")
+    assert code == 0 and Path("out.jsonl").read_text() == ""
+    assert "0 captioned, 5 skipped: 4 unsure" in err
+    assert json.loads(Path("summary.json").read_text())["counts"]["unsure"] == 4
+
+
+def test_unsure_captions_are_replaced_by_a_text(run, photos, unsure_model):
+    arguments = ["--min-confidence", "0.5", "--unsure", "say"]
+    _, out, _ = run("photos/img_2.jpg", "--model", str(unsure_model), *arguments, "--sidecar")
+    assert out == "photos/img_2.jpg\tno reliable caption\n"
+    assert Path("photos/img_2.txt").read_text() == "no reliable caption\n"
+    arguments += ["--unsure-text", "?", "--format", "jsonl"]
+    _, out, _ = run("photos/img_2.jpg", "--model", str(unsure_model), *arguments)
+    values = json.loads(out)
+    assert values["sentence"] == "?" and values["caption"] not in ("", "?")
+    assert values["confidence"] == pytest.approx(0.3, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--unsure", "skip"], "--unsure needs --min-confidence"),
+        (["--min-confidence", "1.5"], "1.5 is not in the range"),
+        (["--min-confidence", "0.5", "--format", "jsonl"], "--unsure mark is for --format text"),
+        (["--min-confidence", "0.5", "--unsure", "say", "--format", "coco"], "give --unsure skip"),
+        (["--min-confidence", "0.5", "--unsure", "say", "--unsure-text", "a\tb"], "one line"),
+    ],
+)
+def test_unsure_options_without_effect_are_refused(run, photos, unsure_model, arguments, sentence):
+    code, out, err = run("photos", "--model", str(unsure_model), *arguments)
+    assert (code, out) == (2, "") and sentence in err
+
+
+def test_a_model_without_confidence_cannot_be_asked_for_it(run, photos):
+    code, _, err = run("photos", "--min-confidence", "0.5")
+    assert code == 2 and "gives no confidence" in err
+
+
+def test_captions_of_low_confidence_are_counted_at_the_end(run, photos, unsure_model, monkeypatch):
+    monkeypatch.setattr("captioner.writers.run_summary.DOUBTFUL", 0.4)
+    _, out, err = run("photos", "--model", str(unsure_model))
+    assert "note: 4 captions have a confidence below 0.4" in err and len(out.splitlines()) == 4
+    _, _, err = run("photos", "--model", str(unsure_model), "--min-confidence", "0.5")
+    assert "note:" not in err
+
+
+def test_captions_are_written_into_photos_and_existing_descriptions_kept(run, photos, captioner):
+    code, _, err = run("photos/img_2.jpg", "photos/img_10.png", "photos/img_7.bmp", "--write-metadata")
+    assert code == 1  # the BMP cannot hold a caption
+    assert "photos/img_7.bmp: captions cannot be written into BMP; --xmp-sidecar" in err
+    assert "2 captioned, 1 skipped: 1 caption not written to its photo" in err
+    with Image.open("photos/img_2.jpg") as image:
+        assert image.getexif()[0x10E] == captioner("photos/img_2.jpg").sentence
+    before = Path("photos/img_2.jpg").read_bytes()
+    code, _, err = run("photos/img_2.jpg", "--write-metadata", "--prefix", "New: ")
+    assert code == 0 and "kept the existing description; --overwrite replaces it" in err
+    assert Path("photos/img_2.jpg").read_bytes() == before
+    assert run("photos/img_2.jpg", "--write-metadata", "--prefix", "New: ", "--overwrite")[0] == 0
+    with Image.open("photos/img_2.jpg") as image:
+        assert image.getexif()[0x10E].startswith("New: ")
+
+
+def test_a_resumed_run_leaves_photos_with_a_description_out(run, photos):
+    run("photos/img_2.jpg", "--write-metadata")
+    _, out, _ = run("photos/img_2.jpg", "photos/img_10.png", "--write-metadata", "--resume")
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["photos/img_10.png"]
+
+
+def test_an_xmp_sidecar_leaves_the_photo_as_it_is(run, photos):
+    before = Path("photos/img_7.bmp").read_bytes()
+    assert run("photos/img_7.bmp", "--xmp-sidecar")[0] == 0
+    assert Path("photos/img_7.bmp").read_bytes() == before and "dc:description" in Path("photos/img_7.xmp").read_text()
+
+
+def test_captions_of_a_file_are_written_without_a_model(run, photos):
+    lines = [{"image": "photos/img_2.jpg", "sentence": "Rex runs."}, {"image": "gone.jpg", "sentence": "Nothing."}]
+    Path("edited.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ["--from", "edited.jsonl", "--write-metadata", "--sidecar", "--summary", "summary.json"]
+    code, out, err = run(*arguments, "--model", "none")
+    assert (code, out) == (1, "") and "gone.jpg: no such file" in err and "1 written, 1 skipped: 1 missing" in err
+    assert Path("photos/img_2.txt").read_text() == "Rex runs.\n"
+    with Image.open("photos/img_2.jpg") as image:
+        assert image.getexif()[0x10E] == "Rex runs."
+    assert json.loads(Path("summary.json").read_text())["captioned"] == 1
+
+
+@pytest.mark.parametrize("format", ["parquet", "html"])
+def test_whole_files_need_a_name_and_can_be_resumed(run, photos, format):
+    code, _, err = run("photos", "--format", format)
+    assert code == 2 and f"--format {format} writes a file" in err
+    code, _, err = run("photos", "--format", format, "--output", "none/out")
+    assert code == 2 and "cannot be written" in err
+    assert run("photos/img_2.jpg", "--format", format, "--output", "out")[0] == 0
+    assert run("photos", "--format", format, "--output", "out")[0] == 2
+    code, _, err = run("photos", "--format", format, "--output", "out", "--resume")
+    assert code == 0 and "3 captioned (1 before)" in err
+    assert not list(Path().glob(".*.part"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "give the pictures as PATH"),
+        (["photos", "--from", "edited.jsonl", "--sidecar"], "give the pictures as PATH"),
+        (["--from", "edited.jsonl"], "--from needs --write-metadata"),
+        (["--from", "edited.jsonl", "--sidecar", "--beam", "2"], "--from makes no captions"),
+        (["--from", "empty", "--sidecar"], "--from empty"),
+        (["photos", "--summary", "none/summary.json"], "choose another --summary"),
+        (["photos", "--model", "/"], "not a bundle"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_anything_is_written(run, photos, arguments, sentence):
+    Path("edited.jsonl").write_text('{"image": "photos/img_2.jpg", "sentence": "Rex."}\n')
+    Path("empty").write_text("")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and sentence in err
+    assert not list(Path("photos").glob("*.txt"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -30,13 +31,16 @@ def write(names, format, **options) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_resumed_run_finds_what_is_finished_and_adds_the_rest(format):
+    def content() -> object:  # row groups of a Parquet file may be divided in another way
+        return pyarrow.parquet.read_table("out").to_pylist() if format == "parquet" else Path("out").read_text()
+
     write(NAMES, format)
-    complete = Path("out").read_text()
+    complete = content()
     write(NAMES[:2], format, overwrite=True)
     with CaptionOutputs(Path("out"), format, NAMES, resume=True) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [True, True, False]
         outputs.write(NAMES[2], caption("a dog"))
-    assert Path("out").read_text() == complete
+    assert content() == complete
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -57,13 +61,13 @@ def test_with_sidecars_an_image_is_finished_when_both_outputs_have_it():
     write(NAMES[:2], "text")
     Path("img_2.txt").write_text("a dog\n")
     Path("img_3.txt").write_text("a dog\n")
-    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=SidecarWriter()) as outputs:
+    with CaptionOutputs(Path("out"), "text", resume=True, photo_writers=[SidecarWriter()]) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [False, True, False]
 
 
 def test_with_standard_output_the_sidecars_decide(capsys):
     Path("img_2.txt").write_text("by hand\n")
-    with CaptionOutputs(None, "text", resume=True, sidecars=SidecarWriter()) as outputs:
+    with CaptionOutputs(None, "text", resume=True, photo_writers=[SidecarWriter()]) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [False, True, False]
         outputs.write("img_1.jpg", caption("a dog"))
     assert capsys.readouterr().out == "img_1.jpg\tA dog.\n"
@@ -71,9 +75,9 @@ def test_with_standard_output_the_sidecars_decide(capsys):
 
 
 def test_a_problem_with_a_sidecar_is_returned_and_the_caption_written():
-    with CaptionOutputs(Path("out"), "text", sidecars=SidecarWriter()) as outputs:
+    with CaptionOutputs(Path("out"), "text", photo_writers=[SidecarWriter()]) as outputs:
         assert outputs.write("a.jpg", caption("a dog")) == Written()
-        assert "already belongs to a.jpg" in (outputs.write("a.png", caption("a cat")).problem or "")
+        assert "already belongs to a.jpg" in outputs.write("a.png", caption("a cat")).problems[0]
     assert Path("out").read_text() == "a.jpg\tA dog.\na.png\tA cat.\n"
 
 
@@ -113,7 +117,7 @@ def test_a_full_disk_is_named_with_the_way_to_continue():
 
 def test_a_resumed_run_adds_a_missing_sidecar_without_a_second_line_in_the_output():
     write(NAMES[:1], "text")
-    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=SidecarWriter()) as outputs:
+    with CaptionOutputs(Path("out"), "text", resume=True, photo_writers=[SidecarWriter()]) as outputs:
         assert not outputs.is_finished(NAMES[0])
         outputs.write(NAMES[0], caption("a dog"))
     assert Path("out").read_text() == "img_1.jpg\tA dog.\n"
@@ -122,10 +126,10 @@ def test_a_resumed_run_adds_a_missing_sidecar_without_a_second_line_in_the_outpu
 
 def test_resuming_with_appended_sidecars_needs_a_file_that_shows_what_is_finished():
     sidecars = SidecarWriter(existing="append")
-    with pytest.raises(UsageError, match="--existing append needs --output"):
-        CaptionOutputs(None, "text", resume=True, sidecars=sidecars)
+    with pytest.raises(UsageError, match="--existing append or prepend needs --output"):
+        CaptionOutputs(None, "text", resume=True, photo_writers=[sidecars])
     write(NAMES[:1], "text")
-    with CaptionOutputs(Path("out"), "text", resume=True, sidecars=sidecars) as outputs:
+    with CaptionOutputs(Path("out"), "text", resume=True, photo_writers=[sidecars]) as outputs:
         assert [outputs.is_finished(name) for name in NAMES] == [True, False, False]
 
 

@@ -48,7 +48,10 @@ def test_failures_are_grouped_by_what_the_file_is(tmp_path: Path) -> None:
     made.add_failure("b.jpg", "b.jpg: cannot be read")
     made.add_failure("c.jpg", "c.jpg: no such file")
     made.add_failure("d.jpg", "d.txt: cannot be written", "sidecar")
-    assert made.line() == "0 captioned, 4 skipped: 1 raw (NEF), 1 unreadable, 1 missing, 1 sidecar not written"
+    assert (
+        made.line()
+        == "0 captioned, 4 skipped: 1 raw (NEF), 1 unreadable, 1 missing, 1 caption not written to its photo"
+    )
 
 
 def test_the_file_has_every_name_and_reason_and_gives_back_what_failed(tmp_path: Path) -> None:
