@@ -147,7 +147,7 @@ class Decoder(CaptionDecoder):
         weights, cell = self.cell_sampling(alpha, choice)  # soft: alpha; hard: one-hot
         beta = self.gate(h)  # (B, K, 1)
         z = beta * self.heads(weights, shared["annotations"])  # (B, K, D)
-        z, gate = self.sentinel(z, beta.squeeze(-1), h, c, e, self.score)
+        z, gate = self.sentinel(z, beta[..., 0], h, c, e, self.score)
         scores = e if e.dim() == 3 and "map" not in remembered else None
         return z, {**own, **remembered}, AttentionOutput(self.heads.map(alpha), gate, cell, choice.sampled, scores)
 

@@ -104,9 +104,9 @@ class TransformerDecoder(CaptionDecoder):
     ) -> tuple[Tensor, Tensors, AttentionOutput]:
         x = (self.embed(words) + self._position(own["time"].squeeze(-1))).unsqueeze(2)  # (B, K, 1, n)
         x, alpha, past = self._layers(shared, x, past=own["past"])
-        alpha = alpha.squeeze(2)
+        alpha = alpha[:, :, 0]
         attention = AttentionOutput(alpha, gate=torch.ones_like(alpha[..., 0]))
-        return self.logits(x.squeeze(2)), {"time": own["time"] + 1, "past": past}, attention
+        return self.logits(x[:, :, 0]), {"time": own["time"] + 1, "past": past}, attention
 
     def forward(
         self,
