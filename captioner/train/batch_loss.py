@@ -154,7 +154,8 @@ class BatchLoss:
             grids, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells
         )
         self.state.add(steps=1, reward=samples.mean_reward)
-        total = stage.loss(forced, samples, self.settings.hard.reward)
+        cells = self.settings.hard.reward if stage.settings.cells is None else stage.settings.cells
+        total = stage.loss(forced, samples, cells)
         total = total + self._cell_categories(cell_logits, boxes)
         if self.settings.grounding and boxes is not None and self.setup.box_targets:
             texts = [[self.setup.vocabulary.words[n] for n in words] for row in samples.words for words in row]

@@ -118,6 +118,12 @@ class SelfCriticalSettings(Settings):
     learning_rate: float = Field(
         5e-5, gt=0, description="Learning rate of the decoder in this stage, constant after a warm-up of 100 steps."
     )
+    cells: float | None = Field(
+        None,
+        ge=0,
+        description="Hard attention: weight of log p of the sampled cells beside that of the words. If absent, "
+        "`training.hard.reward`.",
+    )
     temperature: float = Field(1.0, gt=0, description="Temperature of sampling. Above 1 the samples are more varied.")
     max_length: int = Field(18, ge=2, description="Most words of a sampled caption.")
     references: int = Field(

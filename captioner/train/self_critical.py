@@ -5,7 +5,7 @@
 The reward r is CIDEr-D against the training captions of the image, or a weighted sum of CIDEr-D, BLEU-4, METEOR, the
 objects that the caption names, and the nouns that it repeats. The baseline b is the reward of the greedy caption, or
 the mean reward of the image's other samples (leave one out), which needs no extra decoding. For hard attention the
-sampled cells are part of the sample: log p(s | a) has the same weight, times lambda_r.
+sampled cells are part of the sample: log p(s | a) has the same weight, times `training.scst.cells`.
 
 The estimate is unbiased: sampling and the pass with gradients both have no dropout and the same temperature, and a
 caption of the maximum length ends with probability 1. With `training.scst.dropout` the pass with gradients has dropout:

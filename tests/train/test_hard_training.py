@@ -12,6 +12,7 @@ from captioner.export.run_bundle import export_run
 from captioner.model import loss as objective
 from captioner.model.decoder import Decoder
 from captioner.train.batch_loss import BatchLoss
+from captioner.train.self_critical import SelfCritical
 from captioner.train.start import start
 from tests.train import tiny_run
 
@@ -120,3 +121,25 @@ def test_soft_attention_has_no_such_default(shapes: Path) -> None:
 def test_settings_without_effect_are_refused(changes: dict[str, Any], message: str, shapes: Path) -> None:
     with pytest.raises(UsageError, match=message):
         tiny_run.config(shapes, **{"model__attention": HARD, **changes})
+
+
+@pytest.mark.parametrize(("cells", "weight"), [(None, 0.4), (0.03, 0.03), (0.0, 0.0)])
+def test_the_weight_of_cells_in_the_self_critical_stage(
+    cells: float | None, weight: float, shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights: list[float] = []
+    real = SelfCritical.loss
+
+    def spy(self: SelfCritical, forced: Any, samples: Any, cells_weight: float) -> Any:
+        weights.append(cells_weight)
+        return real(self, forced, samples, cells_weight)
+
+    monkeypatch.setattr(SelfCritical, "loss", spy)
+    train(
+        shapes,
+        tmp_path / "run",
+        training__hard={"reward": 0.4},
+        training__scst={"start_epoch": 0, "samples": 2, "cells": cells},
+        training__epochs=1,
+    )
+    assert set(weights) == {weight}
