@@ -195,8 +195,14 @@ class Caption:
     def __repr__(self) -> str:
         return f"Caption({self.text!r}, score={self.score:.3f})"
 
+    def show(self) -> None:
+        """Show the caption and where the model looked: in the notebook, or in a browser where there is none."""
+        from captioner.overlay.notebook import show
+
+        show(self)
+
     def _repr_html_(self) -> str:
-        """The picture, the sentence and one map per word, for notebooks."""
+        """The viewer, and one map per word as pictures, for notebooks."""
         from captioner.overlay.notebook import caption_html
 
         return caption_html(self)

@@ -9,6 +9,7 @@ REPOSITORY = "https://github.com/captioner-project/captioner"
 
 # The extra that brings a package, by the name that is imported. All other packages come with captioner itself.
 EXTRAS = {
+    "matplotlib": "figure",
     "pillow_heif": "heic",
     "pyarrow": "parquet",
     "pyexiv2": "metadata",

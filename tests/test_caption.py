@@ -78,7 +78,9 @@ def test_a_dict_is_ready_for_json_and_holds_everything() -> None:
 def test_a_notebook_shows_the_picture_the_sentence_and_one_map_per_word() -> None:
     made = caption("a", "<b>", "cat")
     html = made._repr_html_()
-    assert html.count("<img") == 1 + 3
-    assert "A &lt;b&gt; cat." in html and "<b>" not in html  # escaped
-    assert "http" not in html and "<script" not in html  # self-contained
+    frame, _, maps = html.partition("</iframe>")
+    assert frame.startswith("<iframe srcdoc=") and frame.count("<") == 1  # the viewer's page, escaped
+    assert maps.count("<img") == 1 + 3
+    assert "A &lt;b&gt; cat." in maps and "<b>" not in maps  # escaped
+    assert "http" not in maps and "<script" not in maps  # self-contained
     assert replace(made, picture=None)._repr_html_().count("<img") == 3

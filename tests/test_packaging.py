@@ -56,7 +56,8 @@ HOMES = {
 }
 BASE = distributions(PROJECT["dependencies"])
 TRAIN = BASE | distributions(EXTRAS["train"])
-DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in ("heic", "metadata", "parquet", "pdf", "serve")))
+OPTIONAL = ("figure", "heic", "metadata", "parquet", "pdf", "serve")
+DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in OPTIONAL))
 
 
 def constraints() -> list[Requirement]:

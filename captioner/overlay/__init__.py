@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from captioner.overlay.animation import animation, animation_of
 from captioner.overlay.arrays import arrays, arrays_npz
+from captioner.overlay.figure import figure
 from captioner.overlay.page import page, page_of
 from captioner.overlay.painting import Style
 from captioner.overlay.sheet import comparison, comparison_pdf, comparison_svg, sheet, sheet_pdf, sheet_svg
@@ -30,6 +31,7 @@ __all__ = [
     "comparison",
     "comparison_pdf",
     "comparison_svg",
+    "figure",
     "page",
     "page_of",
     "sheet",

@@ -22,6 +22,11 @@ data.tracks.forEach((captions, v) => {
   }));
 });
 
+// In a notebook, the page is in a frame, which it makes as high as itself.
+if (window.frameElement) {
+  new ResizeObserver(() => (window.frameElement.height = document.documentElement.scrollHeight)).observe(document.body);
+}
+
 // page.html#3 opens at the third word, so that a link can point to it.
 const linked = () => {
   const number = Number(location.hash.slice(1));
