@@ -200,8 +200,10 @@ class BatchLoss:
             return
         last = decoder.settings.attention.temperature
         decoder.set_temperature(annealed(first, last, self.progress))
-        yield
-        decoder.set_temperature(last)
+        try:
+            yield
+        finally:
+            decoder.set_temperature(last)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(self.settings.precision)
