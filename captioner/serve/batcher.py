@@ -33,7 +33,7 @@ Result = Caption | Failure
 
 
 class QueueFull(Exception):
-    """The bounded queue has no room for the pictures of a request."""
+    """The bounded queue has no room for the pictures of a request, or could not answer them in time."""
 
 
 @dataclass
@@ -51,11 +51,23 @@ class Batcher:
     """The queue of one model, and the threads that work on it."""
 
     def __init__(
-        self, name: str, captioner: Captioner, metrics: ServiceMetrics, *, batch: int, queue: int, max_wait: float
+        self,
+        name: str,
+        captioner: Captioner,
+        metrics: ServiceMetrics,
+        *,
+        batch: int,
+        queue: int,
+        max_wait: float,
+        patience: float,
     ) -> None:
-        """`queue` bounds the pictures that are accepted and not yet answered; `max_wait` is in seconds."""
+        """`queue` bounds the pictures that are accepted and not yet answered; `max_wait` is in seconds.
+
+        On a slow machine, fewer pictures are accepted: as many as are answered within `patience` seconds.
+        """
         self.name, self.captioner, self.metrics = name, captioner, metrics
-        self.batch, self.queue, self.max_wait = batch, queue, max_wait
+        self.batch, self.queue, self.max_wait, self.patience = batch, queue, max_wait, patience
+        self.pace = 0.0  # seconds per picture of late, all threads together; 0 is not known yet
         self._jobs: deque[Job] = deque()
         self._pending = 0  # pictures accepted and not yet answered
         self._arriving = 0  # requests whose pictures are being decoded
@@ -73,7 +85,7 @@ class Batcher:
     def reserve(self, pictures: int) -> Iterator[None]:
         """Room in the queue for the pictures of one request, from before they are decoded until they are answered."""
         with self._changed:
-            if self._pending + pictures > self.queue:
+            if self._pending + pictures > self.queue or self._pending * self.pace > self.patience:
                 raise QueueFull
             self._pending += pictures
         self.metrics.queue.labels(self.name).inc(pictures)
@@ -161,6 +173,8 @@ class Batcher:
         except Exception as error:  # a defect: these requests get status 500, and the thread continues
             for job in jobs:
                 job.result.set_exception(error)
+        pace = (time.monotonic() - now) / len(jobs) / len(self._threads)
+        self.pace += (pace - self.pace) * (0.2 if self.pace else 1.0)
 
     def _search(self, jobs: list[Job]) -> list[Result]:
         """The captions of a batch. A picture that cannot be captioned does not affect the others."""

@@ -70,6 +70,7 @@ class Service:
                 batch=self.settings.batch,
                 queue=self.settings.queue,
                 max_wait=self.settings.max_wait / 1000,
+                patience=self.settings.timeout / 2,
             )
             for name, captioner in captioners.items()
         }
@@ -82,7 +83,7 @@ class Service:
     def batcher(self, model: str | None) -> Batcher:
         """The batcher of a model; of the first one if the request names none."""
         if not self.batchers:
-            raise Problem(503, "the models are still loading; try again in a moment.", headers={"Retry-After": "1"})
+            raise Problem(503, "the models are still loading; try again in a moment", headers={"Retry-After": "1"})
         if model is None:
             return next(iter(self.batchers.values()))
         if model not in self.batchers:
@@ -117,7 +118,7 @@ class Service:
 
     def queue_full(self) -> Problem:
         self.metrics.rejected.inc()
-        detail = f"the queue is full: {self.settings.queue} pictures are waiting; try again in a moment."
+        detail = "the queue is full: too many pictures are waiting; try again in a moment"
         return Problem(429, detail, headers={"Retry-After": "1"})
 
     def _load(self) -> dict[str, Captioner]:

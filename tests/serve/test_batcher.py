@@ -58,7 +58,7 @@ def start() -> Iterator[Callable[..., Any]]:
     started: list[Batcher] = []
 
     def build(model: Model, **changes: Any) -> Any:
-        settings = {"batch": 8, "queue": 16, "max_wait": 0.2, **changes}
+        settings = {"batch": 8, "queue": 16, "max_wait": 0.2, "patience": 60.0, **changes}
         started.append(Batcher("toy", model, ServiceMetrics(), **settings))  # type: ignore[arg-type]
         return started[-1]
 
@@ -153,6 +153,29 @@ def test_the_queue_is_bounded_and_room_comes_back(start: Callable[..., Any]) -> 
         pass
 
 
+def test_a_slow_model_accepts_only_what_it_answers_in_time(start: Callable[..., Any]) -> None:
+    batcher = start(Model(), queue=100, patience=1.0)
+    batcher.pace = 0.3
+    with batcher.reserve(3), batcher.reserve(1), pytest.raises(QueueFull), batcher.reserve(1):  # 4 x 0.3 s wait
+        pass
+    with batcher.reserve(5):  # nothing waits
+        pass
+
+
+def test_the_pace_is_that_of_the_last_batches(start: Callable[..., Any]) -> None:
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    future = batcher.submit(job("slow"))
+    time.sleep(0.2)
+    model.gate.set()
+    future.result(5)
+    wait_until(lambda: batcher.pace > 0.1)
+    for number in range(20):
+        batcher.submit(job(f"fast {number}")).result(5)
+    wait_until(lambda: batcher.pace < 0.1)
+
+
 def test_a_cancelled_job_is_not_searched(start: Callable[..., Any]) -> None:
     model = Model()
     model.gate.clear()
@@ -179,7 +202,7 @@ def test_a_defect_fails_its_own_batch_and_the_thread_lives_on(start: Callable[..
 def test_closing_finishes_what_is_queued() -> None:
     model = Model()
     model.gate.clear()
-    batcher: Any = Batcher("toy", model, ServiceMetrics(), batch=2, queue=16, max_wait=0)  # type: ignore[arg-type]
+    batcher: Any = Batcher("toy", model, ServiceMetrics(), batch=2, queue=16, max_wait=0, patience=60)  # type: ignore[arg-type]
     futures = [batcher.submit(job(f"p{i}")) for i in range(5)]
     model.gate.set()
     batcher.close()
