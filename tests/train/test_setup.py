@@ -190,6 +190,21 @@ def test_the_error_of_weights_that_do_not_fit_names_the_settings_that_do(trained
         assert settings == f"encoder.annotations={json.dumps(config.encoder.annotations)}, {wanted}"
 
 
+def test_the_error_of_weights_names_a_pyramid_that_only_one_of_the_models_has(shapes: Path, tmp_path: Path) -> None:
+    encoder = {"encoder__tail": "stage3", "encoder__annotations": ["stage4"], "training__epochs": 1}
+    pyramid = {**encoder, "encoder__pyramid": {"size": 12, "blocks": 1}}
+    for name, settings, other, message in (
+        ("without", encoder, pyramid, "encoder.pyramid=null"),
+        ("with", pyramid, encoder, "encoder.pyramid.size=12, encoder.pyramid.blocks=1"),
+        ("larger", pyramid, {**pyramid, "encoder__pyramid": {"size": 16, "blocks": 1}}, "encoder.pyramid.size=12"),
+    ):
+        config = tiny_run.write_config(tmp_path / "config.yaml", shapes, **settings)
+        start(config, folder=tmp_path / name, device="cpu")
+        with pytest.raises(UsageError, match="does not fit the model") as raised:
+            prepare(tiny_run.config(shapes, **other, training__start_from=str(tmp_path / name)), ALONE)
+        assert str(raised.value).endswith(f"it was built with {message}")
+
+
 def test_missing_weights_are_named(trained: Path, tmp_path: Path) -> None:
     data = trained.parent / "data"
     with pytest.raises(UsageError, match=r"training\.start_from: .* has no vocabulary\.json; give the folder of a bun"):
