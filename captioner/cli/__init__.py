@@ -22,7 +22,7 @@ COMMANDS = {
     "score": ("captioner.cli.score", "Score the captions of any system against references."),
     "data": ("captioner.cli.data", "Fetch, check or divide a data set, or create a synthetic one."),
     "features": ("captioner.cli.features", "Encode the images of a config into the feature cache."),
-    "train": ("captioner.cli.train", "Train a model from a config."),
+    "train": ("captioner.cli.train", "Train a model on photos with captions, or from a config."),
     "export": ("captioner.cli.export", "Turn a training run into a bundle that runs without torch."),
 }
 

@@ -33,7 +33,12 @@ from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER, overwr
     show_default="the caption files",
     help="Description of the training data, for the manifest.",
 )
-@click.option("--licence", default="Apache-2.0", show_default=True, metavar="NAME", help="Licence of the weights.")
+@click.option(
+    "--licence",
+    metavar="NAME",
+    show_default="Apache-2.0 if all training data are known to allow it",
+    help="Licence of the weights.",
+)
 @click.option(
     "--card", type=EXISTING_FILE, metavar="FILE", show_default="a short one is written", help="Model card to include."
 )
@@ -55,7 +60,7 @@ def command(
     last: bool,
     name: str | None,
     training_data: str,
-    licence: str,
+    licence: str | None,
     card: Path | None,
     evaluation: Path | None,
     int8: bool,

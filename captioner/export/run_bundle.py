@@ -18,6 +18,7 @@ from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.bundle.writing import check_replaceable, write_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_convolutions, quantize_products
+from captioner.export.licences import licence_of
 from captioner.export.onnx_graphs import GRAPHS, export_graphs
 from captioner.files.existing import check_unoccupied
 from captioner.images.reading import load_for_model
@@ -31,6 +32,7 @@ from captioner.train.splits import read_split
 
 CALIBRATION_PICTURES = 64
 CHECK_OPTIONS = SearchOptions(beam=3, max_length=12)
+FEW_IMAGES = 200  # validated images below which a score is rough
 TOLERANCE = 1e-4  # largest difference of alpha between onnxruntime and torch
 
 
@@ -40,7 +42,7 @@ def export_run(
     *,
     name: str | None = None,
     training_data: str = "",
-    licence: str = "Apache-2.0",
+    licence: str | None = None,
     card: Path | None = None,
     evaluation: Path | None = None,
     int8: bool = False,
@@ -54,7 +56,7 @@ def export_run(
     check_unoccupied(out, "--output", overwrite=overwrite)
     check_replaceable(out)
     loaded = load_last(run) if last else load_best(run)
-    manifest = _manifest(loaded, name, training_data, licence)
+    manifest = _manifest(loaded, name, training_data, licence_of(loaded.config, licence))
     if evaluation is not None:
         manifest = _scored(manifest, evaluation)
     pictures = _calibration_pictures(loaded.config) if int8 else None
@@ -133,6 +135,8 @@ def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: 
     mean, std = (tuple(getattr(network.encoder, k).flatten().tolist()) for k in ("mean", "deviation"))
     validation = config.training.validation
     note = config.decoding.summary
+    # Runs of version 0.1 did not record how many images they validated on.
+    images = f"{loaded.state['images']:,}" if "images" in loaded.state else f"up to {validation.images or 'all'}"
     return Manifest(
         name=name or config.name,
         attention="hard" if network.decoder.hard else "soft",
@@ -140,7 +144,7 @@ def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: 
         training_data=training_data or ", ".join(str(source.captions) for source in config.data.train),
         licence=licence,
         scores={k: round(v, 2) for k, v in scores.items()},
-        scored_on=f"validation while training, {validation.images or 'all'} images, {note}" if scores else "",
+        scored_on=f"validation while training, {images} images, {note}" if scores else "",
         decoding=config.decoding,
         settings={
             # The bundle contains all weights, so it does not matter where the encoder's came from.
@@ -182,5 +186,29 @@ def _card(manifest: Manifest, loaded: LoadedRun) -> str:
         f"# {manifest.name}\n\n"
         f"{manifest.attention.capitalize()} attention on {manifest.encoder.name} at {manifest.encoder.image_size} "
         f"pixels, {manifest.encoder.rows}x{manifest.encoder.cols} cells. Trained on {manifest.training_data}, seed "
-        f"{loaded.config.seed}, {loaded.state.get('epoch', '?')} epochs.\n\n{scores}"
+        f"{loaded.config.seed}, {loaded.state.get('epoch', '?')} epochs{_start(loaded.config)}. Licence: "
+        f"{manifest.licence}.\n\n{scores}{_honesty(loaded)}"
     )
+
+
+def _start(config: Config) -> str:
+    start = config.training.start_from
+    return f", starting from the model {start.name}" if start is not None else ""
+
+
+def _honesty(loaded: LoadedRun) -> str:
+    """What the scores do not say."""
+    images = loaded.state.get("images")
+    if not loaded.state.get("scores") or images is None:
+        return ""
+    lines = [
+        "These weights were chosen by this score, out of all epochs: on other pictures, expect a little less.",
+        "The validation pictures come from the same collection as the training pictures.",
+    ]
+    if images < FEW_IMAGES:
+        lines.append(
+            f"On {images} images the score is rough: another choice of images could give a very different one."
+        )
+    if isinstance(loaded.config.data.val, float):
+        lines.append(f"{loaded.config.data.val:.0%} of the pictures were kept for validation; `split.json` lists them.")
+    return "\n" + "\n".join(f"- {line}" for line in lines) + "\n"

@@ -105,7 +105,9 @@ class ScheduleSettings(Settings):
         description="After the warm-up: a constant rate, half a cosine down to `floor` at the last step, or steps down "
         "when the validation score stops rising (plateau).",
     )
-    warmup: int = Field(500, ge=0, description="Steps of linear warm-up.")
+    warmup: int | float = Field(
+        0.05, ge=0, description="Linear warm-up: a number of steps, or, below 1, a share of the steps of the run."
+    )
     floor: float = Field(0.05, ge=0, le=1, description="Cosine: the rate at the end, as a share of the learning rate.")
     factor: float = Field(0.5, gt=0, lt=1, description="Plateau: the factor of each step down.")
     patience: int = Field(1, ge=0, description="Plateau: validations without a better score before a step down.")
@@ -159,8 +161,16 @@ class ValidationSettings(Settings):
 class TrainingSettings(Settings):
     """The training loop."""
 
-    epochs: int = Field(10, ge=1, description="Passes over the training images.")
-    images: int = Field(32, ge=1, description="B: images per step, over all processes together.")
+    epochs: int = Field(
+        0,
+        ge=0,
+        description="Passes over the training images. 0: as many as make about 1,000 steps, at least 10, at most 40.",
+    )
+    images: int = Field(
+        0,
+        ge=0,
+        description="B: images per step, over all processes together. 0: 32, or 8 below 1,000 training images.",
+    )
     captions: int = Field(5, ge=1, description="K: captions per image in a step. They are sampled again each epoch.")
     accumulate: int = Field(1, ge=1, description="Steps whose gradients are added up before the weights are updated.")
     limit: int | None = Field(
@@ -178,7 +188,12 @@ class TrainingSettings(Settings):
         description="Share of the input words that are replaced by the unknown word, so that the model relies less on "
         "them and more on the picture. The words that it has to predict stay.",
     )
-    doubly_stochastic: float = Field(1.0, ge=0, description="lambda: weight of the doubly stochastic regularization.")
+    doubly_stochastic: float = Field(
+        0.02,
+        ge=0,
+        description="lambda: weight of the doubly stochastic regularization. The paper has 1; on small grids that is "
+        "more than half of the loss, and makes the maps uniform.",
+    )
     scheduled_sampling: ScheduledSamplingSettings = Field(default_factory=lambda: ScheduledSamplingSettings())
     hard: HardSettings = Field(default_factory=lambda: HardSettings())
     tune: TuneSettings = Field(default_factory=lambda: TuneSettings())
@@ -286,6 +301,14 @@ class Config(Settings):
     def path(self, relative: Path) -> Path:
         """A path of the data section: relative to `data.root`, or absolute."""
         return self.data.root.expanduser() / relative.expanduser()
+
+
+def sized(config: Config, images: int) -> Config:
+    """The config with the settings that depend on the number of training images, where they are left to it."""
+    training = config.training
+    batch = training.images or (32 if images >= 1000 else 8)
+    epochs = training.epochs or min(40, max(10, -(-1000 * batch // images)))
+    return config.model_copy(update={"training": training.model_copy(update={"images": batch, "epochs": epochs})})
 
 
 def _needs_whole_grids(model: ModelSettings) -> str | None:

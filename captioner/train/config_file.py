@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,17 @@ import yaml
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from captioner.errors import UsageError, nearest
+from captioner.bundle.layout import MANIFEST
+from captioner.bundle.loading import read_manifest
+from captioner.bundle.model_folders import find_model
+from captioner.errors import CaptionerError, UsageError, nearest
 from captioner.model.renames import current_setting, current_settings
 from captioner.model.settings import Settings
 from captioner.options import SearchOptions
 from captioner.train.config import VALIDATION_TAGS, Config
+from captioner.train.run_folder import RunFolder, model_folder
+
+_INHERITED = ("beam", "length_power", "max_length", "no_repeat", "repeat_penalty")
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Config:
@@ -31,10 +38,40 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raise UsageError(f"{path} is not YAML: {error}") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{path} contains no settings; see configs/default.yaml")
-    raw = current_settings(raw)
+    return parse(_with_search_of_start(changed(current_settings(raw), changes)), str(path))
+
+
+def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The settings with `a.b=c` changes applied."""
+    raw = copy.deepcopy(raw)
     for change in changes:
         _apply(raw, change)
-    return parse(raw, str(path))
+    return raw
+
+
+def search_of_model(folder: Path) -> dict[str, Any]:
+    """The search settings of a bundle or run that decide its captions, for a model that is trained further."""
+    if (folder / MANIFEST).is_file():
+        options = read_manifest(folder).decoding
+    else:
+        options = load(RunFolder(model_folder(folder)).config).training.validation.search
+    return {name: getattr(options, name) for name in _INHERITED}
+
+
+def _with_search_of_start(raw: dict[str, Any]) -> dict[str, Any]:
+    """Settings of `training.validation.search` that the config leaves out are those of the model it starts from."""
+    training = raw.get("training")
+    if not isinstance(training, dict) or not isinstance(training.get("start_from"), str):
+        return raw
+    start = Path(training["start_from"]).expanduser()
+    try:
+        inherited = search_of_model(start if start.exists() or len(start.parts) > 1 else find_model(start.name))
+    except CaptionerError:  # the run reports a model that can't be read
+        return raw
+    validation = training.setdefault("validation", {})
+    if isinstance(validation, dict) and isinstance(validation.get("search", {}), dict):
+        validation["search"] = {**inherited, **validation.get("search", {})}
+    return raw
 
 
 def parse(raw: dict[str, Any], where: str) -> Config:

@@ -15,6 +15,7 @@ from captioner.files.existing import check_only_own_files, remove_own_files
 
 # The files that a run consists of. `train --overwrite` deletes these and nothing else.
 _OWN_FILES = (
+    *(f"bundle/{name}" for name in (MANIFEST, VOCABULARY, WEIGHTS, "README.md", "*.onnx")),
     *("config.yaml", VOCABULARY, "last.safetensors", f"best/{WEIGHTS}", "best/scores.json"),
     *(
         "split.json",

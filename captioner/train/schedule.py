@@ -14,9 +14,15 @@ def learning_rate(settings: TrainingSettings, state: TrainingState, steps: int, 
     """The decoder's learning rate at the current batch; `steps` is the number of batches in this epoch."""
     if self_critical:
         return self_critical_rate(settings, state.stage_steps)
-    last_epoch = settings.scst.start_epoch if settings.scst else settings.epochs
     done = state.epoch * steps + state.position
-    return settings.optimizer.learning_rate * factor(settings.schedule, done, last_epoch * steps, state.plateaus)
+    return settings.optimizer.learning_rate * factor(
+        settings.schedule, done, cross_entropy_epochs(settings) * steps, state.plateaus
+    )
+
+
+def cross_entropy_epochs(settings: TrainingSettings) -> int:
+    """The epochs before the self-critical stage, which the schedule is about."""
+    return settings.scst.start_epoch if settings.scst else settings.epochs
 
 
 def annealed(first: float, last: float | None, progress: float) -> float:
@@ -26,13 +32,19 @@ def annealed(first: float, last: float | None, progress: float) -> float:
 
 def factor(settings: ScheduleSettings, step: int, steps: int, plateaus: int = 0) -> float:
     """The factor of the base rate at `step` of `steps`; `plateaus` counts how often the score stopped rising."""
-    warmup = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
+    rise = warmup_steps(settings, steps)
+    warmup = min(1.0, (step + 1) / rise) if rise else 1.0
     if settings.name == "cosine":
-        progress = min(1.0, max(0, step - settings.warmup) / max(1, steps - settings.warmup))
+        progress = min(1.0, max(0, step - rise) / max(1, steps - rise))
         return warmup * (settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
     if settings.name == "plateau":
         return float(warmup * settings.factor**plateaus)
     return warmup
+
+
+def warmup_steps(settings: ScheduleSettings, steps: int) -> int:
+    """The steps of the warm-up in a run of so many steps."""
+    return round(settings.warmup * steps) if settings.warmup < 1 else int(settings.warmup)
 
 
 def self_critical_rate(settings: TrainingSettings, stage_steps: int) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from captioner.errors import UsageError
 from captioner.files.existing import check_unoccupied, is_occupied
 from captioner.train import config_file as configs
+from captioner.train.config import Config
 from captioner.train.distributed import join
 from captioner.train.run_folder import RunFolder
 
@@ -24,8 +25,6 @@ def start(
     device: str | None = None,
 ) -> Path:
     """Train with a config into its run folder, or resume a run. Returns the run folder."""
-    from captioner.train.trainer import train
-
     if resume is not None:
         folder = resume
         run_folder = RunFolder(resume)
@@ -37,18 +36,27 @@ def start(
             )
         settings = configs.load(run_folder.config, changes)
     elif config is None:
-        raise UsageError("give --config FILE to start a run, or --resume RUN to resume one")
+        raise UsageError("give a folder of photos or --config FILE to start a run, or --resume RUN to resume one")
     else:
         settings = configs.load(config, changes)
         folder = folder or Path("runs") / settings.name
+    train_config(settings, folder, resume=resume is not None, overwrite=overwrite, device=device)
+    return folder
+
+
+def train_config(
+    config: Config, folder: Path, *, resume: bool = False, overwrite: bool = False, device: str | None = None
+) -> None:
+    """Train with a config into a run folder that no other process uses."""
+    from captioner.train.trainer import train
+
     with join(device) as world, ExitStack() as stack:
         if world.is_main:
-            if resume is None:
+            if not resume:
                 _make_folder(RunFolder(folder), overwrite)
             stack.enter_context(RunFolder(folder).locked())
         world.barrier()
-        train(settings, folder, world, resume=resume is not None)
-    return folder
+        train(config, folder, world, resume=resume)
 
 
 def _make_folder(run_folder: RunFolder, overwrite: bool) -> None:

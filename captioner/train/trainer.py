@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from captioner.errors import CaptionerError
 from captioner.files.atomic import sweep, write_atomically
 from captioner.inference.torch_backend import TorchBackend
-from captioner.train import checkpoint, schedule
+from captioner.train import checkpoint, run_warnings, schedule
 from captioner.train import config_file as configs
 from captioner.train.batch_loss import BatchLoss
 from captioner.train.box_targets import BatchBoxes
 from captioner.train.checkpoint import TrainingState
-from captioner.train.config import Config
+from captioner.train.config import Config, sized
 from captioner.train.corpus import Batch, plan_epoch
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
@@ -45,6 +45,7 @@ from captioner.workarounds.half_precision import check_precision
 from captioner.workarounds.malloc import keep_memory
 
 LOG_EVERY = 50  # steps
+_NO_DIGITS = str.maketrans("", "", "0123456789.,")
 
 
 def train(config: Config, folder: Path, world: World, *, resume: bool = False) -> TrainingState:
@@ -70,10 +71,13 @@ def train(config: Config, folder: Path, world: World, *, resume: bool = False) -
 
 class Trainer:
     def __init__(self, config: Config, folder: Path, world: World, resume: bool) -> None:
-        self.config, self.settings, self.run_folder, self.world = config, config.training, RunFolder(folder), world
+        self.run_folder, self.world = RunFolder(folder), world
         saved, saved_state = checkpoint.read(self.run_folder.checkpoint) if resume else ({}, {})
         weights = InitialWeights.of_checkpoint(self.run_folder, saved) if resume else None
         self.setup = prepare(config, world, weights)
+        self.warned: set[str] = set()
+        config = self.config = sized(config, len(self.setup.corpus))
+        self.settings = config.training
         self.network, self.vocabulary = self.setup.network, self.setup.vocabulary
         self.optimizer = make_optimizer(config, self.setup)
         self.ema = EMA(self.setup.trainable, self.settings.ema)
@@ -108,6 +112,8 @@ class Trainer:
             self._save()
         if self._has_stopped_improving():
             self.logger.info(f"no better {s.validation.score} for {state.waiting} validations: stopped")
+        if self.world.is_main:
+            self._warn(run_warnings.after_training(s, self.run_folder.read_metrics()))
         best = f"best {s.validation.score} {state.best:.1f} after epoch {state.best_epoch}"
         self.logger.info(f"done: {best}, in {self.run_folder.best_weights.parent}")
 
@@ -115,6 +121,7 @@ class Trainer:
         s, state = self.settings, self.state
         self._begin_epoch()
         batches = self._plan_epoch()
+        self._warn(run_warnings.before_training(s, len(batches)))
         with EpochTimer(self.world, state, s.epochs, len(batches)) as timer:
             for batch, grids, boxes in self._read_batches(batches):
                 with timer.step(batch.captions.size):
@@ -229,6 +236,7 @@ class Trainer:
                 state.best, state.best_epoch, state.waiting = result.scores[s.score], state.epoch, 0
                 if self.world.is_main:
                     best = {"epoch": state.epoch, "step": state.step, "scores": result.scores}
+                    best["images"] = len(self.setup.val_set)
                     write_best(self.run_folder, self.network, best)
             else:
                 state.waiting += 1
@@ -238,6 +246,10 @@ class Trainer:
         self.logger.info(f"epoch {state.epoch}: {scores}{mark}, {time.monotonic() - began:.0f} s")
         self.logger.metrics(state.step, epoch=state.epoch, validation=result.scores)
         self.logger.samples(state.step, self.setup.val_set, result.samples, backend)
+        if self.world.is_main:
+            rows = self.run_folder.read_metrics()
+            course = [row["validation"][s.score] for row in rows if "validation" in row]
+            self._warn(run_warnings.of_scores(self.settings, course))
 
     def _log_metrics(self, steps: int) -> None:
         """One row of metrics: means since the last row, over all processes."""
@@ -258,6 +270,15 @@ class Trainer:
         if state.baseline is not None:
             row["baseline"] = state.baseline
         self.logger.metrics(state.step, **row)
+        self._warn(run_warnings.of_metrics(self.settings, row))
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        """Print each warning once; its figures may differ the next time."""
+        for sentence in sentences:
+            kind = sentence.translate(_NO_DIGITS)
+            if kind not in self.warned:
+                self.warned.add(kind)
+                self.logger.info(f"warning: {sentence}")
 
     def _save(self) -> None:
         if self.world.is_main:

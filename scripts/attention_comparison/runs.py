@@ -94,7 +94,7 @@ class Run:
         self.home.mkdir(parents=True, exist_ok=True)
         if not self.bundle.is_dir():
             self._train()
-            self._captioner("export", self.folder, "--output", self.bundle)
+            self._captioner("export", self.folder, "--output", self.bundle, "--licence", "for comparison only")
         for mode in self.hard_attention_modes():
             if not self.evaluation(mode).is_file():
                 self._evaluate(mode)

@@ -24,7 +24,7 @@ from tests.train import tiny_run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    data = tiny_run.write_data(folder / "data", 12)
+    data = tiny_run.write_data(folder / "shapes", 12)
     config = tiny_run.write_config(folder / "tiny.yaml", data, training__epochs=1)
     start(config, folder=folder / "run", device="cpu")
     return folder / "run"
@@ -42,7 +42,7 @@ def test_8_bit_graphs_are_added_and_run(run: Path, tmp_path: Path, caplog: pytes
     graphs = {path.name for path in (tmp_path / "made").glob("*.onnx")}
     exact = {"encoder.onnx", "begin.onnx", "decoder.onnx"}
     assert graphs == exact | {int8_graph(name) for name in exact}
-    picture = next((run.parent / "data").rglob("*.png"))
+    picture = next((run.parent / "shapes").rglob("*.png"))
     caption = Captioner.load(tmp_path / "made", backend="int8")(picture, min_length=2)
     assert len(caption.words) >= 2
 
@@ -50,7 +50,7 @@ def test_8_bit_graphs_are_added_and_run(run: Path, tmp_path: Path, caplog: pytes
 def test_without_8_bit_graphs_the_int8_backend_is_refused(run: Path, tmp_path: Path) -> None:
     assert call("export", run, "--output", tmp_path / "made").exit_code == 0
     assert not list((tmp_path / "made").glob("*.int8.onnx"))
-    picture = next((run.parent / "data").rglob("*.png"))
+    picture = next((run.parent / "shapes").rglob("*.png"))
     done = call("caption", picture, "--model", tmp_path / "made", "--backend", "int8")
     assert isinstance(done.exception, UsageError)
     assert "'tiny' has no 8-bit graphs; `captioner export --int8` adds them" in str(done.exception)
@@ -60,7 +60,7 @@ def test_8_bit_graphs_need_some_of_the_training_pictures(run: Path, tmp_path: Pa
     moved = shutil.copytree(run.parent, tmp_path / "moved")
     config = (moved / "run" / "config.yaml").read_text().replace(str(run.parent), str(moved))
     (moved / "run" / "config.yaml").write_text(config)
-    first, *others = sorted((moved / "data").rglob("*.png"))
+    first, *others = sorted((moved / "shapes").rglob("*.png"))
     first.unlink()
     assert call("export", moved / "run", "--output", tmp_path / "made", "--int8").exit_code == 0
     for each in others:
@@ -70,7 +70,7 @@ def test_8_bit_graphs_need_some_of_the_training_pictures(run: Path, tmp_path: Pa
     assert str(done.exception).startswith("--int8 needs some of the pictures that the run was trained on: data.train")
     assert "are missing" in str(done.exception)
     assert not (tmp_path / "none").exists()
-    shutil.rmtree(moved / "data")
+    shutil.rmtree(moved / "shapes")
     done = call("export", moved / "run", "--output", tmp_path / "none", "--int8")
     assert isinstance(done.exception, UsageError)
     assert str(done.exception).startswith("--int8 needs some of the pictures that the run was trained on: ")
@@ -78,7 +78,7 @@ def test_8_bit_graphs_need_some_of_the_training_pictures(run: Path, tmp_path: Pa
 
 
 def evaluation(run: Path, *options: str) -> str:
-    captions = run.parent / "data" / "captions_val.json"
+    captions = run.parent / "shapes" / "captions_val.json"
     done = call("evaluate", "--model", run, "--data", captions, "--split", "val", "--no-likelihood", "--json", *options)
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -117,7 +117,7 @@ def test_an_evaluation_with_other_search_options_is_refused(run: Path, tmp_path:
 
 def test_the_last_checkpoint_is_exported_with_averaged_weights(tmp_path: Path) -> None:
     # The run was never validated, so it has no best checkpoint.
-    data = tiny_run.write_data(tmp_path / "data", 12)
+    data = tiny_run.write_data(tmp_path / "shapes", 12)
     config = tiny_run.write_config(tmp_path / "tiny.yaml", data, training__epochs=1, training__ema=0.9)
     start(config, folder=tmp_path / "run", device="cpu")
     shutil.rmtree(tmp_path / "run" / "best")

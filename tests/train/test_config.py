@@ -90,7 +90,7 @@ def test_set_can_open_a_section_that_is_null(tmp_path: Path) -> None:
         ("training.epochs=three", "training.epochs: input should be a valid integer"),
         ("training.optimizer.name=sgd", "training.optimizer.name: input should be 'adam', 'adamw' or 'rmsprop'"),
         ("training.ema=2", "training.ema: input should be less than 1, got 2"),
-        ("training.images=0", "training.images: input should be greater than or equal to 1, got 0"),
+        ("training.captions=0", "training.captions: input should be greater than or equal to 1, got 0"),
         ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
         ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
         (
@@ -172,7 +172,7 @@ def test_the_settings_page_lists_every_setting_with_its_default() -> None:
     for path, field in fields():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{path}` |"))
         assert str(field.description) in line
-    assert "| `training.epochs` | 10 | whole number" in page
+    assert "| `training.epochs` | 0 | whole number" in page
 
 
 def test_settings_of_version_0_1_are_read() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from captioner.train.config import ScheduleSettings, TrainingSettings
-from captioner.train.schedule import annealed, factor, self_critical_rate
+from captioner.train.config import ScheduleSettings, TrainingSettings, sized
+from captioner.train.schedule import annealed, factor, self_critical_rate, warmup_steps
+from tests.train import tiny_run
 
 
 def test_warm_up_is_linear_up_to_the_full_rate() -> None:
@@ -38,3 +41,16 @@ def test_the_self_critical_stage_has_its_own_rate_after_a_short_warm_up() -> Non
 def test_a_weight_is_constant_or_changes_linearly_until_the_end() -> None:
     assert [annealed(0.3, None, progress) for progress in (0.0, 0.5, 1.0)] == [0.3, 0.3, 0.3]
     assert [annealed(1.0, 0.2, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx([1.0, 0.8, 0.2])
+
+
+def test_a_warm_up_below_1_is_a_share_of_the_run() -> None:
+    share, steps = ScheduleSettings(name="cosine", warmup=0.1), ScheduleSettings(name="cosine", warmup=20)
+    assert [factor(share, step, 200) for step in range(200)] == [factor(steps, step, 200) for step in range(200)]
+    assert warmup_steps(ScheduleSettings(), 70) == 4  # a short run still learns
+
+
+def test_the_defaults_follow_the_number_of_training_images() -> None:
+    base = tiny_run.config(Path("data"), training__epochs=0, training__images=0)
+    found = {n: (sized(base, n).training.images, sized(base, n).training.epochs) for n in (60, 216, 6000, 113_000)}
+    assert found == {60: (8, 40), 216: (8, 38), 6000: (32, 10), 113_000: (32, 10)}
+    assert sized(tiny_run.config(Path("data")), 10).training.epochs == 2

@@ -1,0 +1,56 @@
+"""The licence of exported weights: Apache-2.0 only where all training data allow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from captioner.bundle.layout import MANIFEST
+from captioner.bundle.loading import read_manifest
+from captioner.bundle.model_folders import find_model
+from captioner.errors import CaptionerError, UsageError
+from captioner.train import config_file as configs
+from captioner.train.config import Config
+from captioner.train.run_folder import RunFolder, model_folder
+
+FREE = "Apache-2.0"
+UNSTATED = "not stated"
+# Parts of the paths of training data whose terms are known.
+_ALLOWING = ("coco", "shapes")
+_FORBIDDING = {"flickr": "Flickr8k and Flickr30k may be used for non-commercial research and education only"}
+
+
+def licence_of(config: Config, given: str | None) -> str:
+    """The given licence, or Apache-2.0 where all training data allow it. Otherwise an error asks for one."""
+    if given:
+        return given
+    reason = obstacle(config)
+    if reason is None:
+        return FREE
+    raise UsageError(f"{reason}: name the licence of the weights with --licence")
+
+
+def obstacle(config: Config) -> str | None:
+    """Why the weights can't simply be Apache-2.0; None if they can."""
+    for source in config.data.train:
+        path = str(source.captions).lower()
+        for part, reason in _FORBIDDING.items():
+            if part in path:
+                return reason
+        if not any(part in str(config.path(source.captions)).lower() for part in _ALLOWING):
+            return f"the terms of the training data {source.captions} are not known here"
+    start = config.training.start_from
+    return None if start is None else _of_start(start)
+
+
+def _of_start(start: Path) -> str | None:
+    """Weights that were trained further keep the terms of their first training data."""
+    try:
+        folder = model_folder(start.expanduser())
+        if not folder.exists() and len(start.parts) == 1:
+            folder = find_model(start.name)
+        if (folder / MANIFEST).is_file():
+            licence = read_manifest(folder).licence
+            return None if licence == FREE else f"the run started from {start}, whose licence is {licence!r}"
+        return obstacle(configs.load(RunFolder(folder).config))
+    except CaptionerError:
+        return f"the terms of {start}, which the run started from, are not known here"

@@ -1,0 +1,143 @@
+"""How long a run will take: a few pictures and two steps are measured, the rest is arithmetic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from captioner.bundle.layout import VOCABULARY
+from captioner.inference.torch_backend import TorchBackend
+from captioner.model import loss as objective
+from captioner.model.network import Network
+from captioner.progress import duration
+from captioner.text.vocabulary import Vocabulary
+from captioner.train.config import Config, sized
+from captioner.train.corpus import Corpus, padded_arrays
+from captioner.train.splits import read_splits
+from captioner.train.validation import caption
+
+PICTURES = 4  # measured
+EXPORT_SECONDS = 20.0
+FEWEST_EPOCHS = 3  # with fewer, fewer pictures teach more
+
+
+@dataclass(frozen=True)
+class ExpectedTime:
+    """Seconds: of the encoding, of an epoch's steps, and of a validation."""
+
+    encoding: float
+    epoch: float
+    validation: float
+    epochs: int
+    images: int
+
+    @property
+    def total(self) -> float:
+        return self.encoding + self.epochs * (self.epoch + self.validation) + EXPORT_SECONDS
+
+    def sentence(self) -> str:
+        return (
+            f"about {duration(self.total)}: {duration(self.encoding)} to encode the pictures, then {self.epochs} "
+            f"epochs of {duration(self.epoch)}, each with {duration(self.validation)} of validation"
+        )
+
+
+def expected_time(config: Config, device: torch.device) -> tuple[Config, ExpectedTime]:
+    """The config with the settings that follow the number of pictures, and the time that its run takes here."""
+    train, val = read_splits(config)
+    start = config.training.start_from
+    if start is not None and (start / VOCABULARY).is_file():
+        vocabulary = Vocabulary.load(start / VOCABULARY)
+    else:
+        vocabulary = Vocabulary.build(train.captions(), minimum_count=config.data.minimum_count)
+    corpus = Corpus.of(train, vocabulary, config.data.max_length)
+    config = sized(config, len(corpus))
+    counts = np.minimum(np.diff(corpus.image_starts), config.training.captions)
+    length = max(2, round(len(corpus.words) / max(1, len(corpus.caption_starts) - 1)))
+    rates = _measure(config, vocabulary, length, device)
+    validated = min(len(val), config.training.validation.images or len(val))
+    views = 1 + config.features.flip
+    return config, ExpectedTime(
+        encoding=(len(train) + validated) * views * rates["picture"],
+        epoch=float(counts.sum()) * rates["caption"],
+        validation=validated * rates["validation"],
+        epochs=config.training.epochs,
+        images=len(train),
+    )
+
+
+def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Config, ExpectedTime, str | None]:
+    """The config with as many epochs as fit into the time, or with fewer pictures, and a sentence about the change."""
+    per_epoch = expected.epoch + expected.validation
+    left = seconds - EXPORT_SECONDS - expected.encoding
+    epochs = int(left // per_epoch) if per_epoch else expected.epochs
+    if epochs >= expected.epochs:
+        return config, expected, None
+    if epochs >= FEWEST_EPOCHS:
+        said = f"{epochs} instead of {expected.epochs} epochs, to fit into {seconds / 60:g} minutes"
+        return _with(config, epochs=epochs), _replace(expected, epochs=epochs), said
+    per_image = (expected.encoding + FEWEST_EPOCHS * expected.epoch) / expected.images
+    images = int((seconds - EXPORT_SECONDS - FEWEST_EPOCHS * expected.validation) / per_image)
+    images = min(expected.images, max(config.training.images, images))
+    share = images / expected.images
+    said = (
+        f"{images:,} of {expected.images:,} pictures and {FEWEST_EPOCHS} epochs, to fit into {seconds / 60:g} minutes"
+    )
+    shorter = _replace(
+        expected,
+        epochs=FEWEST_EPOCHS,
+        images=images,
+        encoding=expected.encoding * share,
+        epoch=expected.epoch * share,
+    )
+    return _with(config, epochs=FEWEST_EPOCHS, limit=images), shorter, said
+
+
+def _with(config: Config, **changes: Any) -> Config:
+    return config.model_copy(update={"training": config.training.model_copy(update=changes)})
+
+
+def _replace(expected: ExpectedTime, **changes: Any) -> ExpectedTime:
+    values = {name: getattr(expected, name) for name in expected.__dataclass_fields__}
+    return ExpectedTime(**{**values, **changes})
+
+
+def _measure(config: Config, vocabulary: Vocabulary, length: int, device: torch.device) -> dict[str, float]:
+    """Seconds per encoded picture, per trained caption and per validated picture, with random weights."""
+    network = Network(config.encoder, config.model, len(vocabulary), load=False).to(device)
+    size, captions = config.encoder.size, config.training.captions
+    pixels = torch.zeros(PICTURES, size, size, 3, dtype=torch.uint8, device=device)
+    network.eval()
+    with torch.inference_mode():
+        picture = _seconds(lambda: network.encoder.trunk(pixels), device) / PICTURES
+        grids = network.encoder.trunk(pixels).float()
+    grids = grids.clone()  # an ordinary tensor, which a backward pass may read
+    words = [[[3] * length] * captions] * PICTURES
+    batch = [torch.from_numpy(array).to(device) for array in padded_arrays(words, vocabulary)]
+
+    def step() -> None:
+        forced = network.decoder(network.annotations(grids), *batch)
+        objective.loss(forced, PICTURES * captions).total.backward()  # type: ignore[no-untyped-call]
+
+    network.train()
+    trained = _seconds(step, device) / (PICTURES * captions)
+    network.eval()
+    backend = TorchBackend(network, vocabulary, device)
+    validation = _seconds(lambda: caption(backend, grids, config.training.validation.search), device) / PICTURES
+    return {"picture": picture, "caption": trained, "validation": validation}
+
+
+def _seconds(work: Any, device: torch.device) -> float:
+    """The time of the second call: the first one allocates."""
+    seconds = 0.0
+    for _ in range(2):
+        began = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+    return seconds

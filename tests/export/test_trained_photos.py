@@ -1,0 +1,207 @@
+"""`captioner train PHOTOS`: from photos with captions to a bundle that captions, without a config."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from captioner.bundle.loading import load_bundle
+from captioner.data.shapes import write_shapes
+from captioner.errors import UsageError
+from captioner.export.licences import licence_of
+from captioner.export.run_bundle import export_run
+from captioner.train.start import start
+from tests.cli.command_line import run
+from tests.data.caption_files import picture, write
+from tests.train import tiny_run
+
+SEARCH = {"beam": 2, "length_power": 0.3, "repeat_penalty": 1.5, "max_length": 7}
+SMALL = [
+    *("encoder.name=efficientnet_lite0", f"encoder.size={tiny_run.SIZE}", "encoder.annotations=[stage3]"),
+    *("encoder.tail=null", "model.embedding_size=16", "model.hidden_size=16", "model.annotation_size=16"),
+    *("model.attention.size=8", "data.minimum_count=1", "training.epochs=2"),
+]
+
+
+def small(cache: Path) -> list[str]:
+    return [part for change in (*SMALL, f"features.folder={cache}") for part in ("--set", change)]
+
+
+def write_photos(folder: Path, count: int, *, seed: int = 0) -> Path:
+    """Pictures of shapes with a .txt file beside each."""
+    drawn = folder.parent / f"{folder.name}-drawn"
+    write_shapes(drawn, count, seed=seed, size=tiny_run.SIZE)
+    folder.mkdir()
+    for split in ("train", "val", "test"):
+        content = json.loads((drawn / f"captions_{split}.json").read_text())
+        for image in content["images"]:
+            captions = [entry["caption"] for entry in content["annotations"] if entry["image_id"] == image["id"]]
+            (drawn / "images" / image["file_name"]).rename(folder / image["file_name"])
+            write((folder / image["file_name"]).with_suffix(".txt"), "\n".join(captions))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small bundle with search settings of its own, licensed as Apache-2.0."""
+    folder = tmp_path_factory.mktemp("model")
+    data = tiny_run.write_data(folder / "shapes", images=30)
+    config = tiny_run.write_config(folder / "config.yaml", data, training__validation={"search": SEARCH, "samples": 0})
+    start(config, folder=folder / "run", device="cpu")
+    return export_run(folder / "run", folder / "bundle", name="small").folder
+
+
+def test_photos_with_texts_become_a_bundle_by_one_command(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "photos", 40)
+    done = run("train", "photos", "--from", model, "--output", "runs/mine", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "photos: 40 images with 160 captions (no val split)" in done.stdout
+    assert "plan: fine-tune the model" in done.stdout and "time: about" in done.stdout
+    assert "captioner caption photo.jpg --model runs/mine/bundle" in done.stdout
+    record = json.loads(Path("runs/mine/split.json").read_text())
+    assert (len(record["train"]), len(record["val"])) == (36, 4)
+    bundle = load_bundle(Path("runs/mine/bundle"))
+    card = (bundle.folder / "README.md").read_text()
+    assert bundle.manifest.licence == "not stated" and bundle.manifest.name == "mine"
+    assert "validation while training, 4 images" in bundle.manifest.scored_on
+    assert "On 4 images the score is rough" in card and "starting from the model bundle" in card
+    captions = run("caption", "photos", "--model", "runs/mine/bundle", "--format", "jsonl", "--output", "c.jsonl")
+    assert captions.returncode == 0 and len(Path("c.jsonl").read_text().splitlines()) == 40
+    again = run("train", "photos", "--from", model, "--output", "runs/mine")
+    assert again.returncode == 2 and "exists and is kept" in again.stderr
+
+
+def test_the_printed_settings_are_a_config(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "photos", 40)
+    done = run("train", "photos", "--from", model, "--plan", "--device", "cpu")
+    assert done.returncode == 0 and not Path("runs").exists()
+    settings = yaml.safe_load(done.stdout.partition("config.yaml):\n\n")[2].partition("\ntime: ")[0])
+    Path("mine.yaml").write_text(yaml.safe_dump(settings))
+    from captioner.train.config_file import load
+
+    config = load(Path("mine.yaml"))
+    assert config.data.val == 0.1 and config.training.start_from == model.absolute()
+    search = config.training.validation.search
+    assert {name: getattr(search, name) for name in SEARCH} == SEARCH
+
+
+def test_minutes_choose_the_epochs(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "photos", 40)
+    done = run("train", "photos", "--from", model, "--minutes", 0.001, "--plan", "--device", "cpu")
+    assert done.returncode == 0 and "8 of 36 pictures and 3 epochs, to fit into 0.001 minutes" in done.stdout
+    assert "epochs: 3" in done.stdout and "limit: 8" in done.stdout
+
+
+def test_a_set_with_a_val_split_keeps_it_and_scratch_needs_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_shapes(tmp_path / "shapes", 40, seed=1, size=tiny_run.SIZE)
+    done = run("train", "shapes", "--from", "scratch", "--device", "cpu", *small(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert "plan: train from scratch, as asked" in done.stdout and "32 train, 4 val, 4 test" in done.stdout
+    assert not Path("runs/shapes/split.json").exists()
+    assert load_bundle(Path("runs/shapes/bundle")).manifest.licence == "Apache-2.0"
+    replaced = run("train", "shapes", "--from", "scratch", "--device", "cpu", "--overwrite", *small(tmp_path / "cache"))
+    assert replaced.returncode == 0, replaced.stderr
+
+
+def test_words_that_the_model_does_not_know_lead_to_scratch(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path / "weights"))
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "default").symlink_to(model)
+    for n in range(4):
+        picture(tmp_path / "photos" / f"{n}.jpg", seed=n)
+        write(tmp_path / "photos" / f"{n}.txt", "Ein Hund am Strand")
+    from captioner.train.presets import choose
+
+    preset = choose(tmp_path / "photos")
+    assert "train from scratch: the model default does not know 100% of the words" in preset.reason
+    asked = choose(tmp_path / "photos", start_from=str(model))
+    assert asked.config.training.start_from == model and "will never say them: ein, hund, am, strand" in asked.notes[0]
+
+
+def test_a_test_split_is_never_trained_on(model: Path, tmp_path: Path) -> None:
+    from captioner.train.presets import choose
+    from captioner.train.splits import read_splits
+
+    for n in range(20):
+        picture(tmp_path / "photos" / ("test" if n < 5 else "train") / f"{n}.jpg", seed=n)
+        write(tmp_path / "photos" / ("test" if n < 5 else "train") / f"{n}.txt", "a red circle")
+    train, val = read_splits(choose(tmp_path / "photos", start_from=str(model)).config)
+    assert len(train) + len(val) == 15
+    assert all("test" not in str(item.id) for item in (*train, *val))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere"], 2, "no such caption file or folder (from DATA)"),
+        (["photos", "--config", "x.yaml"], 2, "only one of them"),
+        (["--minutes", "3"], 2, "--minutes needs DATA"),
+        (["photos", "--minutes", "0"], 2, "--minutes"),
+        (["photos", "--from", "defalt"], 2, "Did you mean"),
+        (["bare"], 1, "no picture has a caption; put a .txt file"),
+        (["broken"], 1, "1 of 2 pictures can't be used"),
+        (["photos", "--set", "training.epoch=3"], 2, "Did you mean 'epochs'?"),
+        ([], 2, "give a folder of photos or --config FILE"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("photos", "bare", "broken"):
+        picture(tmp_path / folder / "a.jpg")
+    write(tmp_path / "photos" / "a.txt", "a dog")
+    for name in ("a", "b"):
+        write(tmp_path / "broken" / f"{name}.txt", "a dog")
+    (tmp_path / "broken" / "b.jpg").write_bytes(b"no picture")
+    done = run("train", *arguments)
+    assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_training_further_keeps_the_search_settings_that_the_config_leaves_out(model: Path, tmp_path: Path) -> None:
+    from captioner.train.config_file import load
+
+    path = tmp_path / "config.yaml"
+    raw = tiny_run.settings(tmp_path, training__start_from=str(model), training__validation={"search": {"beam": 4}})
+    path.write_text(yaml.safe_dump(raw))
+    search = load(path).training.validation.search
+    assert (search.beam, search.length_power, search.repeat_penalty) == (4, 0.3, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("root", "captions", "start_from", "problem"),
+    [
+        ("data", "coco/captions_train.json", None, None),
+        ("data/shapes", "captions_train.json", None, None),
+        ("data", "flickr8k/dataset_flickr8k.json", None, "non-commercial research and education"),
+        ("data", "photos/captions.csv", None, "are not known here"),
+        ("data", "coco/captions_train.json", "flickr8k-soft", "whose licence is 'non-commercial"),
+        ("data", "coco/captions_train.json", "runs/nowhere", "which the run started from, are not known"),
+    ],
+)
+def test_a_licence_is_asked_for_unless_all_data_allow_apache(
+    root: str, captions: str, start_from: str | None, problem: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(Path(__file__).parents[2] / "weights"))
+    changes = {"training__start_from": start_from} if start_from else {}
+    config = tiny_run.config(Path(root), data__train=[{"captions": captions}], **changes)
+    assert licence_of(config, "MIT") == "MIT"
+    if problem is None:
+        assert licence_of(config, None) == "Apache-2.0"
+    else:
+        with pytest.raises(UsageError, match=problem):
+            licence_of(config, None)
