@@ -84,7 +84,7 @@ def _say_result(bundle: Bundle, config: Config, output: Path, say: Callable[[str
     manifest = bundle.manifest
     score = config.training.validation.score
     say(f"\n{score} {manifest.scores[score]:.1f} ({manifest.scored_on})")
-    say(f"{bundle.folder}: the model, {bundle.size / 1e6:.1f} MB; its card is README.md in it")
+    say(f"{output / BUNDLE}: the model, {bundle.size / 1e6:.1f} MB; its card is README.md in it")
     if manifest.licence == UNSTATED:
         say(f"its licence is not stated; to name one: captioner export {output} --output DIR --licence NAME")
     say(f"\nto use it:\n  captioner caption photo.jpg --model {output / BUNDLE}")

@@ -10,7 +10,7 @@ from captioner.train.schedule import cross_entropy_epochs, warmup_steps
 
 DOMINANT = 0.5  # share of the loss from which a regulariser hides the captions
 RISEN = 0.5  # share of the configured learning rate that a run should reach
-UNCHANGED = 3  # validations with the same score
+UNCHANGED = 3  # validations with the same score, at least, that make a warning
 
 
 def before_training(settings: TrainingSettings, steps: int) -> Iterator[str]:
@@ -40,10 +40,12 @@ def of_metrics(settings: TrainingSettings, row: dict[str, float]) -> Iterator[st
 
 def of_scores(settings: TrainingSettings, scores: Sequence[float]) -> Iterator[str]:
     """For the scores of all validations so far."""
-    last = scores[-UNCHANGED:]
-    if len(last) == UNCHANGED and max(last) - min(last) < 0.005:
+    # The first epochs of a long run tell nothing.
+    count = max(UNCHANGED, settings.epochs // settings.validation.every // 3)
+    last = scores[-count:]
+    if len(last) == count and max(last) - min(last) < 0.005:
         yield (
-            f"{settings.validation.score} has been {last[-1]:.1f} in {UNCHANGED} validations: the model does not "
+            f"{settings.validation.score} has been {last[-1]:.1f} in {count} validations: the model does not "
             "learn; raise training.optimizer.learning_rate or training.epochs, or start from a model "
             "(training.start_from=default)"
         )

@@ -54,7 +54,7 @@ def test_resume_goes_on_to_the_new_end(data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "give --config FILE to start a run, or --resume RUN to resume one"),
+        ([], "give a folder of photos or --config FILE to start a run, or --resume RUN to resume one"),
         (["--config", "nowhere.yaml"], "--config: no such file: nowhere.yaml"),
         (["--config", "."], "--config: . cannot be read (Is a directory)"),
         (["--resume", "nowhere"], "--resume: nowhere has no checkpoint"),

@@ -38,6 +38,8 @@ def test_a_score_that_never_changes() -> None:
     (warning,) = of_scores(settings(), [3.0, 0.0, 0.001, 0.0])
     assert "CIDEr has been 0.0 in 3 validations" in warning and "training.optimizer.learning_rate" in warning
     assert list(of_scores(settings(), [0.0, 0.0, 0.3])) == []
+    assert list(of_scores(settings(epochs=40), [0.0] * 12)) == []
+    assert len(list(of_scores(settings(epochs=40), [0.0] * 13))) == 1
 
 
 def test_a_loss_that_is_mostly_a_regulariser() -> None:
