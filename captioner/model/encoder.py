@@ -9,11 +9,12 @@ Batch-norm statistics are never trained: frozen or fine-tuned, the stages stay i
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from captioner.errors import CaptionerError, unknown
+from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.backbones import Stages, build_stages, normalization
 from captioner.model.pyramid import Pyramid
 from captioner.model.settings import EncoderSettings
@@ -60,21 +61,17 @@ class Encoder(nn.Module):
 
     def _make_pyramid(self, shapes: dict[str, tuple[int, int]]) -> Pyramid:
         """The pyramid from the trunk's output and the annotations. `shapes` has channels and stride of every stage."""
-        s = self.settings
+        s, order, coarse = self.settings, self.order, shapes[self.joined[-1]][1]
         assert s.pyramid is not None
-        if not 0 < self.cut < len(self.order):
-            raise CaptionerError(
-                "encoder.pyramid adds the annotations to the output of the trunk, and here the trunk is "
-                f"{'empty' if self.cut == 0 else 'the whole encoder'}; set encoder.tail to one of: "
-                f"{', '.join(self.order[1:])}"
+        finer = [tail for fine, tail in pairwise(order) if shapes[fine][1] < coarse]
+        finer = finer[: order.index(self.joined[0]) + 1]  # the annotations are joined in the tail
+        if s.tail not in finer:
+            raise UsageError(
+                "encoder.pyramid adds the annotations to the output of the trunk, which has to be a finer grid; set "
+                f"encoder.tail to one of {', '.join(finer)}, not to {s.tail or 'null'}"
             )
-        fine, coarse = self.order[self.cut - 1], self.joined[-1]
-        factor = shapes[coarse][1] // shapes[fine][1]
-        if factor < 2:
-            raise CaptionerError(
-                f"encoder.pyramid: the output of the trunk, {fine!r}, is not finer than the annotations; "
-                f"set encoder.tail to an earlier stage than {s.tail!r}"
-            )
+        fine = order[self.cut - 1]
+        factor = coarse // shapes[fine][1]
         return Pyramid(s.pyramid, shapes[fine][0], self.size, factor)
 
     def train(self, mode: bool = True) -> Encoder:
