@@ -229,9 +229,16 @@
   $("limit-label").hidden = !hasConfidence;
   $("order").parentElement.hidden = !hasConfidence;
   for (const id of ["query", "limit", "state", "order"]) for (const kind of ["input", "change"]) $(id).addEventListener(kind, filter);
+  for (const control of document.querySelectorAll(".bar select, .bar input[type=range]")) {
+    // After a choice with the mouse, keys are for the photos again.
+    let pointed = false;
+    control.addEventListener("pointerdown", () => { pointed = true; });
+    control.addEventListener("keydown", () => { pointed = false; });
+    control.addEventListener("change", () => { if (pointed) mark(); });
+  }
   $("undo").addEventListener("click", undo);
   $("save").addEventListener("click", save);
-  $("approve-all").addEventListener("click", () => change(shown.map((entry) => [entry, "approved", true])));
+  $("approve-all").addEventListener("click", () => { change(shown.map((entry) => [entry, "approved", true])); mark(); });
   $("replace-open").addEventListener("click", openReplace);
   $("help-open").addEventListener("click", () => $("help").showModal());
   $("help").addEventListener("close", () => mark());
@@ -241,7 +248,7 @@
 
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, dialog");
-    if (event.key === "Escape" && event.target === $("query")) { mark(); return; }
+    if (["Escape", "Enter"].includes(event.key) && event.target.closest?.(".bar input, .bar select")) { mark(); return; }
     if (typing || event.altKey || event.metaKey) return;
     if (event.ctrlKey) {
       if (event.key === "z") { event.preventDefault(); undo(); }

@@ -126,6 +126,10 @@ def test_photos_are_filtered_by_confidence_state_and_text(opened: WebDriver):
     opened.execute_script("limit.value = 100; limit.dispatchEvent(new Event('input'))")
     Select(opened.find_element(By.ID, "order")).select_by_value("low")
     assert sentences(opened)[0] == "A dogma."
+    opened.find_element(By.ID, "order").send_keys(Keys.ENTER)  # leaves the list: keys are for the photos again
+    keys(opened, Keys.ENTER, "Not a dog.", Keys.ENTER)
+    assert sentences(opened)[0] == "Not a dog."
+    keys(opened, "u")
     Select(opened.find_element(By.ID, "state")).select_by_value("unsure")
     assert sentences(opened) == ["A dogma."]
     Select(opened.find_element(By.ID, "state")).select_by_value("all")
