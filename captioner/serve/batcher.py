@@ -178,7 +178,7 @@ class Batcher:
 
     def _search(self, jobs: list[Job]) -> list[Result]:
         """The captions of a batch. A picture that cannot be captioned does not affect the others."""
-        stream = CaptionStream(self.captioner.backend, jobs[0].options)
+        stream = CaptionStream(self.captioner.backend, jobs[0].options, confidence=self.captioner.confidence)
         try:
             annotations = stream.backend.encode(np.stack([job.pixels for job in jobs]))
             return stream.captions([job.picture for job in jobs], annotations)

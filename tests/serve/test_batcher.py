@@ -25,7 +25,7 @@ class Model:
     """Stands for a Captioner and its backend: records its batches, and can be held back."""
 
     def __init__(self, threads: int = 1) -> None:
-        self.threads, self.backend = threads, self
+        self.threads, self.backend, self.confidence = threads, self, None
         self.batches: list[tuple[list[str], SearchOptions]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -37,7 +37,7 @@ class Model:
 class Stream:
     """Stands for CaptionStream: the caption of a picture is its name in capitals."""
 
-    def __init__(self, backend: Model, options: SearchOptions) -> None:
+    def __init__(self, backend: Model, options: SearchOptions, confidence: None) -> None:
         self.backend, self.options = backend, options
 
     def captions(self, pictures: list[Any], annotations: Any) -> list[Any]:

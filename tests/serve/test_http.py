@@ -18,6 +18,9 @@ import pytest
 from PIL import Image
 
 from captioner import Captioner
+from captioner.bundle.layout import CONFIDENCE
+from captioner.bundle.writing import add_file
+from tests.inference.test_confidence import handmade
 from tests.serve.pictures import b64, png
 from tests.serve.running import ROOT, Running, running
 from tests.tiny_bundle import write_model
@@ -266,6 +269,18 @@ def test_several_models_are_served_and_chosen_by_name(model: Path, tmp_path: Pat
     for name, folder in (("toy", model), ("other", other)):
         assert answers[name]["model"] == name
         assert answers[name]["results"][0]["caption"] == Captioner.load(folder)(png(2)).text
+
+
+def test_a_model_with_a_calibration_gives_its_confidence(client: httpx.Client, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "sure").folder
+    add_file(folder, CONFIDENCE, json.dumps(handmade(coefficients={"gate": 1.0}, photo=2.0).to_json()).encode())
+    expected = Captioner.load(folder)(png(3)).confidence
+    with running("--model", str(folder)) as service, service.client() as sure:
+        answer = sure.post("/v1/caption", content=png(3)).json()
+        view = sure.post("/v1/overlay?format=json", content=png(3)).json()
+    assert answer["results"][0]["confidence"] == pytest.approx(expected, abs=1e-4)
+    assert view["captions"][0]["confidence"] == pytest.approx(expected, abs=1e-4)
+    assert "confidence" not in client.post("/v1/caption", content=png(3)).json()["results"][0]
 
 
 @pytest.mark.parametrize(
