@@ -7,7 +7,11 @@ CaptionerError            something that the user can fix; the message says what
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 3, 200, 100, 40
 
 
 class CaptionerError(Exception):
@@ -16,6 +20,11 @@ class CaptionerError(Exception):
 
 class UsageError(CaptionerError):
     """The call is wrong. It is raised before any work is done."""
+
+
+def brief(value: object) -> str:
+    """A value as Python shows it, for messages: long texts and deep or large collections are cut."""
+    return _BRIEF.repr(value)
 
 
 def nearest(name: str, choices: Iterable[str], count: int = 1) -> list[str]:

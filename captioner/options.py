@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
-from captioner.errors import UsageError, unknown
+from captioner.errors import UsageError, brief, unknown
 
 HardAttention = Literal["expected", "argmax", "sampled"]
 
@@ -46,7 +46,7 @@ class SearchOptions:
     temperature: float = _setting(1.0, "Temperature of sampling: below 1 likelier words, above 1 more varied ones.")
     top_k: int = _setting(0, "Sample from the k likeliest words only; 0 samples from all.", 0)
     top_p: float = _setting(1.0, "Sample from the likeliest words that together have this probability.", None, 1)
-    seed: int = _setting(0, "Seed for sampling.", 0)
+    seed: int = _setting(0, "Seed for sampling.", 0, 2**63 - 1)
     forbidden: tuple[str, ...] = _setting((), "Words that must not occur.")
     required: tuple[tuple[str, ...], ...] = _setting(
         (), "Words that must occur. An entry with several words is met by any one of them."
@@ -154,18 +154,21 @@ def _checked(option: Field[Any], value: Any) -> Any:
             raise unknown("hard_attention", str(value), get_args(HardAttention))
         return value
     if isinstance(default, bool):
-        _require(isinstance(value, bool), f"{name} must be True or False, not {value!r}")
+        _require(isinstance(value, bool), f"{name} must be True or False, not {brief(value)}")
         return value
     number = numbers.Integral if isinstance(default, int) else numbers.Real
     _require(
         isinstance(value, number) and not isinstance(value, bool),
-        f"{name} must be a {'whole number' if isinstance(default, int) else 'number'}, not {value!r}",
+        f"{name} must be a {'whole number' if isinstance(default, int) else 'number'}, not {brief(value)}",
     )
-    value = int(value) if isinstance(default, int) else float(value)
+    try:
+        value = int(value) if isinstance(default, int) else float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        value = math.inf
     least, most = option.metadata["least"], option.metadata["most"]
-    _require(math.isfinite(value), f"{name} must be a finite number, not {value}")
-    _require(least is None or value >= least, f"{name} {value} is too small; the least is {least}")
-    _require(most is None or value <= most, f"{name} {value} is too large; the most is {most}")
+    _require(isinstance(value, int) or math.isfinite(value), f"{name} must be a finite number, not {brief(value)}")
+    _require(least is None or value >= least, f"{name} {brief(value)} is too small; the least is {least}")
+    _require(most is None or value <= most, f"{name} {brief(value)} is too large; the most is {most}")
     return value
 
 
@@ -174,7 +177,7 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     words = (value,) if isinstance(value, str) else value
     _require(
         isinstance(words, Sequence) and all(isinstance(word, str) for word in words),
-        f"{name} must be a word or a list of words, not {value!r}",
+        f"{name} must be a word or a list of words, not {brief(value)}",
     )
     return tuple(words)
 
@@ -182,5 +185,5 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
 def _alternatives(value: Any) -> tuple[tuple[str, ...], ...]:
     """Required words: "cat", ["cat", "dog"], "cat|kitten" for one of the two, or [["cat", "kitten"], ["dog"]]."""
     entries = [value] if isinstance(value, str) else value
-    _require(isinstance(entries, Sequence), f"required must be a word or a list of words, not {value!r}")
+    _require(isinstance(entries, Sequence), f"required must be a word or a list of words, not {brief(value)}")
     return tuple(tuple(entry.split("|")) if isinstance(entry, str) else _words("required", entry) for entry in entries)

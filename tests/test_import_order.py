@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 # What comes earlier never imports what comes later. docs/architecture.md explains the order.
 ORDER = (
     "errors",
+    "terminal",
     "installation",
     "files",
     "workarounds",

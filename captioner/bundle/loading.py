@@ -38,7 +38,13 @@ class Bundle:
 
 def load_bundle(folder: Path) -> Bundle:
     """Read a bundle and verify every file that is used: all but the model card."""
-    manifest = read_manifest(folder)
+    try:
+        return _load(folder, read_manifest(folder))
+    except OSError as error:
+        raise CaptionerError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
+
+
+def _load(folder: Path, manifest: Manifest) -> Bundle:
     graphs = {}
     for name, record in manifest.files.items():
         if name != CARD:  # text for readers, which nothing here opens: it may be corrected
@@ -65,9 +71,13 @@ def read_manifest(folder: Path) -> Manifest:
         raise CaptionerError(f"{path}: too large for a manifest")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        manifest = Manifest.from_json(values, str(path))
+    except OSError as error:
+        raise CaptionerError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except RecursionError:
+        raise CaptionerError(f"{path}: nested too deeply for a manifest") from None
+    except ValueError as error:
         raise CaptionerError(f"{path}: not JSON ({error})") from None
-    manifest = Manifest.from_json(values, str(path))
     for name in (manifest.encoder.file, BEGIN, DECODER, VOCABULARY):
         if name not in manifest.files:
             raise CaptionerError(f"{path}: the manifest does not list {name}")

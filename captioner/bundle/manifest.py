@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, cast
 
-from captioner.errors import CaptionerError, UsageError
+from captioner.errors import CaptionerError, UsageError, brief
 from captioner.options import SearchOptions
 
 FORMAT = 1  # increased when older versions would misread a bundle
@@ -71,16 +72,16 @@ class Manifest:
         version = read.take(values, "format", int)
         if version > FORMAT:
             raise CaptionerError(
-                f"{where}: format {version} is newer than this captioner reads ({FORMAT}); upgrade captioner"
+                f"{where}: format {brief(version)} is newer than this captioner reads ({FORMAT}); upgrade captioner"
             )
         if version < 1:
-            raise CaptionerError(f"{where}: there is no format {version}")
+            raise CaptionerError(f"{where}: there is no format {brief(version)}")
         read.only(values, cls)
         files = read.take(values, "files", dict)
         encoder = read.take(values, "encoder", dict)
         decoding = read.take(values, "decoding", dict)
         for name in files:
-            read.check(bool(_FILE.fullmatch(name)), f"{name!r} is not the name of a file in a bundle")
+            read.check(bool(_FILE.fullmatch(name)), f"{brief(name)} is not the name of a file in a bundle")
         manifest = cls(
             format=version,
             name=read.match(values, "name", _NAME),
@@ -126,29 +127,36 @@ class _Reader:
         self.check(isinstance(values, dict), f"{record.__name__} is not an object")
         known = {field.name for field in fields(record)}
         extra, missing = sorted(set(values) - known), sorted(known - set(values))
-        self.check(not extra, f"unknown entry {', '.join(extra)}")
+        self.check(not extra, f"unknown entry {', '.join(map(brief, extra[:5]))}")
         self.check(not missing, f"{', '.join(missing)} is missing")
 
     def take(self, values: dict[str, Any], key: str, kind: type[T]) -> T:
         value = values.get(key)
         allowed = (int, float) if kind is float else (kind,)
         right = isinstance(value, allowed) and not (kind in (int, float) and isinstance(value, bool))
-        self.check(right, f"{key} must be {kind.__name__}, not {value!r}"[:300])
-        return cast(T, float(value) if kind is float else value)  # type: ignore[arg-type]
+        self.check(right, f"{key} must be {kind.__name__}, not {brief(value)}")
+        if kind is not float:
+            return cast(T, value)
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except OverflowError:  # a whole number of hundreds of digits
+            number = math.inf
+        self.check(math.isfinite(number), f"{key} must be a finite number")
+        return cast(T, number)
 
     def match(self, values: dict[str, Any], key: str, pattern: re.Pattern[str]) -> str:
         value = self.take(values, key, str)
-        self.check(bool(pattern.fullmatch(value)), f"{key} {value!r} is not of the form {pattern.pattern}")
+        self.check(bool(pattern.fullmatch(value)), f"{key} {brief(value)} is not of the form {pattern.pattern}")
         return value
 
     def choice(self, values: dict[str, Any], key: str, choices: tuple[str, ...]) -> Any:
         value = self.take(values, key, str)
-        self.check(value in choices, f"{key} must be one of {', '.join(choices)}, not {value!r}")
+        self.check(value in choices, f"{key} must be one of {', '.join(choices)}, not {brief(value)}")
         return value
 
     def count(self, values: dict[str, Any], key: str, most: int) -> int:
         value = self.take(values, key, int)
-        self.check(1 <= value <= most, f"{key} {value} is not in 1..{most}")
+        self.check(1 <= value <= most, f"{key} {brief(value)} is not in 1..{most}")
         return value
 
     def numbers(self, values: dict[str, Any], key: str) -> dict[str, float]:
@@ -164,7 +172,7 @@ class _Reader:
     def file(self, record: Any) -> FileRecord:
         self.only(record, FileRecord)
         size = self.take(record, "size", int)
-        self.check(size >= 0, f"size {size} is negative")
+        self.check(0 <= size < 1 << 63, f"size {brief(size)} is not that of a file")
         return FileRecord(size, self.match(record, "sha256", _SHA256))
 
     def encoder(self, values: dict[str, Any]) -> EncoderRecord:

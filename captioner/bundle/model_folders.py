@@ -39,9 +39,12 @@ def available_models() -> Iterator[tuple[str, Path]]:
 
 
 def find_model(name: str | Path) -> Path:
-    """The folder of a model, by its name or its path."""
+    """The folder of a model. A text without a separator is a name, never a folder of the current folder: `./toy` is.
+
+    So a folder that happens to be called `default` can't take the place of the model. A Path is always a path.
+    """
     path = Path(name).expanduser()
-    if path.name != str(name) or (path / MANIFEST).is_file():
+    if isinstance(name, Path) or path.name != name:
         if not path.is_dir():
             raise UsageError(
                 f"{path}: no such folder; give a bundle's folder or a model's name (see `captioner models`)"
@@ -50,18 +53,20 @@ def find_model(name: str | Path) -> Path:
             raise UsageError(f"{path}: not a bundle, because it has no {MANIFEST}; `captioner models` lists the models")
         return path
     models = dict(available_models())
-    if str(name) in models:
-        return models[str(name)]
+    if name in models:
+        return models[name]
+    if (path / MANIFEST).is_file():
+        raise UsageError(f"unknown model {name!r}; for the folder of that name here, give ./{name}")
     searched = ", ".join(str(parent) for parent in search_path())
-    if models and str(name) in PUBLISHED:
+    if models and name in PUBLISHED:
         raise UsageError(
-            f"the model {str(name)!r} is not installed: the package contains the model 'default' only. The others are "
+            f"the model {name!r} is not installed: the package contains the model 'default' only. The others are "
             f"in the folder weights of the repository. To get them: git clone --depth 1 {REPOSITORY}, then set "
             f"CAPTIONER_WEIGHTS to captioner/weights or give --model captioner/weights/{name}. Searched: {searched}."
         )
     if not models:
         raise UsageError(
-            f"unknown model {str(name)!r}: there is no model in any of {searched}. "
+            f"unknown model {name!r}: there is no model in any of {searched}. "
             f"Set CAPTIONER_WEIGHTS to a folder of bundles, such as weights of {REPOSITORY}, or give a bundle's folder."
         )
-    raise UsageError(f"{unknown('model', str(name), models)} Searched: {searched}.")
+    raise UsageError(f"{unknown('model', name, models)} Searched: {searched}.")

@@ -7,6 +7,7 @@ from typing import Any
 from captioner.bundle.loading import load_bundle
 from captioner.bundle.model_folders import available_models
 from captioner.errors import CaptionerError
+from captioner.terminal import printable
 
 
 def list_models() -> list[dict[str, Any]]:
@@ -35,9 +36,10 @@ def list_models() -> list[dict[str, Any]]:
 
 def model_text(entry: dict[str, Any]) -> str:
     """An entry of the list as lines of text."""
+    entry = {key: printable(value) if isinstance(value, str) else value for key, value in entry.items()}
     if "problem" in entry:
         return f"{entry['name']}\n  cannot be used: {entry['problem']}"
-    scores = ", ".join(f"{name} {value:g}" for name, value in entry["scores"].items()) or "not measured"
+    scores = ", ".join(f"{printable(name)} {value:g}" for name, value in entry["scores"].items()) or "not measured"
     scored_on = f" ({entry['scored_on']})" if entry["scored_on"] else ""
     return "\n  ".join(
         [

@@ -15,7 +15,7 @@ from captioner.bundle.loading import Bundle, load_bundle, read_manifest
 from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import file_record
 from captioner.errors import CaptionerError, UsageError
-from captioner.files.atomic import write_atomically
+from captioner.files.atomic import is_running, write_atomically
 from captioner.files.existing import check_only_own_files, is_occupied, remove_own_files
 from captioner.text.vocabulary import Vocabulary
 
@@ -83,18 +83,8 @@ def _clean_up(folder: Path) -> None:
             left.rename(folder)
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):
         process = left.name.split(".")[-2]
-        if process.isdecimal() and not _is_running(int(process)):
+        if process.isdecimal() and not is_running(int(process)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # another user's
-        return True
-    return True
 
 
 def add_file(folder: Path, name: str, content: bytes) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from captioner import __version__
 from captioner.errors import CaptionerError, UsageError, nearest
 from captioner.installation import how_to_install
+from captioner.terminal import printable, say
 
 # command: (module, line of help). The help is here, so that `captioner --help` does not load the modules.
 COMMANDS = {
@@ -64,29 +68,44 @@ def run() -> None:
     try:
         code = main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort as stopped:  # a command may say how to go on
-        click.echo(str(stopped) or "stopped", err=True)
-        sys.exit(130)
+    except (click.exceptions.Abort, KeyboardInterrupt) as stopped:  # a command may say how to go on
+        say(str(stopped) or "stopped")
+        _leave(130)
     except click.ClickException as error:
+        message = "\n".join(map(printable, error.message.split("\n")))  # click's lists of choices are lines
+        object.__setattr__(error, "message", message)
         error.show()
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if debug or missing in ("", "captioner"):
             raise
-        click.echo(
-            f"captioner: this needs the package {missing!r}, which is not installed: {how_to_install(missing)}",
-            err=True,
-        )
+        say(f"captioner: this needs the package {missing!r}, which is not installed: {how_to_install(missing)}")
         sys.exit(2)
     except CaptionerError as error:
         if debug:
             raise
-        click.echo(f"captioner: {error}", err=True)
+        say(f"captioner: {error}")
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except OSError as error:  # a full disk, or a file without permission
-        if debug or error.strerror is None:
+        if debug:
             raise
+        if error.errno == errno.EPIPE:  # the reader of standard output has left
+            _leave(1)
         file = error.filename2 or error.filename  # in a copy, the second is the file being written
-        click.echo(f"captioner: {f'{file}: ' if file else ''}{error.strerror}", err=True)
+        say(f"captioner: {f'{file}: ' if file else ''}{error.strerror or error or type(error).__name__}")
         sys.exit(1)
+    except MemoryError:
+        if debug:
+            raise
+        say("captioner: there is not enough memory for this")
+        sys.exit(1)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the program without waiting for threads: one may be inside a graph that takes very long."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    os._exit(code)

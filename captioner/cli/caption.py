@@ -26,6 +26,7 @@ from captioner.cli.options import (
 )
 from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
 from captioner.progress import ProgressBar
+from captioner.terminal import say
 from captioner.writers.caption_outputs import FORMATS
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Make no captions: take them from this jsonl or csv file, and write them to their photos; no PATH.",
 )
+@click.option(
+    "--escape-formulas",
+    is_flag=True,
+    help="Put ' before CSV cells that a spreadsheet would take for a formula; needs --format csv.",
+)
 @click.option("--words", is_flag=True, help="Add log-probability, gate and entropy of each word; needs --format jsonl.")
 @search_options()
 @model_options
@@ -96,6 +102,7 @@ def command(
     summary_file: Path | None,
     retry: Path | None,
     from_file: Path | None,
+    escape_formulas: bool,
     words: bool,
     model: str,
     backend: Any,
@@ -151,6 +158,7 @@ def command(
         min_confidence is None or unsure != "say" or output_format != "coco" or to_photos,
         "COCO results have the model's words; give --unsure skip",
     )
+    require(not escape_formulas or output_format == "csv", "--escape-formulas needs --format csv")
     wording = Wording(style, prefix, suffix, min_confidence, unsure, unsure_text)
     writers = photo_writers(
         sidecar_extension=sidecar_extension if sidecar else None,
@@ -171,7 +179,7 @@ def command(
         return write_saved(from_file, writers, wording, summary_file)
     check_output(output, resume=resume, overwrite=overwrite)
     if retry is not None and not (paths := tuple(read_failed(retry))):
-        click.echo(f"{retry}: nothing failed, so there is nothing to retry", err=True)
+        say(f"{retry}: nothing failed, so there is nothing to retry")
         return 0
     picture_inputs = inputs.find(paths, recursive=recursive, listed=sys.stdin)
     require(
@@ -187,9 +195,9 @@ def command(
     )
     for word in options.get("forbidden", ()):
         if not knows(captioner.backend.vocabulary, word):
-            click.echo(f"note: --forbid {word}: the model does not know this word and never uses it", err=True)
+            say(f"note: --forbid {word}: the model does not know this word and never uses it")
     for problem in picture_inputs.problems:
-        click.echo(f"captioner: {problem.reason}", err=True)
+        say(f"captioner: {problem.reason}")
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out)
     failures = len(picture_inputs.problems)
 
@@ -206,9 +214,10 @@ def command(
         overwrite=overwrite,
         photo_writers=writers,
         wording=wording,
+        escape_formulas=escape_formulas,
     )
     if outputs.numbers_images:
-        click.echo("note: the file names give no unique ids, so the images are numbered 1, 2, 3, ...", err=True)
+        say("note: the file names give no unique ids, so the images are numbered 1, 2, 3, ...")
     try:
         with outputs, ProgressBar("captioning") as progress:
             pictures = summary.without_finished(pictures, outputs.is_finished)
@@ -228,9 +237,9 @@ def command(
         if summary_file is not None:
             summary.write(summary_file)
     if (line := summary.line()) is not None:
-        click.echo(line, err=True)
+        say(line)
     if summary.doubtful:
-        click.echo(summary.doubt_line(), err=True)
+        say(summary.doubt_line())
     return 1 if failures else 0
 
 
@@ -254,7 +263,7 @@ def write_saved(file: Path, writers: Sequence[PhotoWriter], wording: Wording, su
             progress.clear()
             if not Path(name).is_file():
                 summary.add_failure(name, f"{name}: no such file")
-                click.echo(f"captioner: {name}: no such file", err=True)
+                say(f"captioner: {name}: no such file")
             else:
                 written = write_to_photo(writers, name, [f"{wording.prefix}{line}{wording.suffix}" for line in lines])
                 report(name, written, summary)
@@ -263,7 +272,7 @@ def write_saved(file: Path, writers: Sequence[PhotoWriter], wording: Wording, su
     summary.is_complete = True
     if summary_file is not None:
         summary.write(summary_file)
-    click.echo(summary.line() or f"{summary.captioned:,} written", err=True)
+    say(summary.line() or f"{summary.captioned:,} written")
     return 1 if summary.skipped else 0
 
 
@@ -274,7 +283,7 @@ def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSumma
 
     if isinstance(result, Failure):
         summary.add_failure(result.name, result.reason)
-        click.echo(f"captioner: {result.reason}", err=True)
+        say(f"captioner: {result.reason}")
         return False
     assert result.picture is not None
     name = result.picture.name
@@ -296,7 +305,7 @@ def report(name: str, written: Written, summary: RunSummary) -> None:
     for path, change in written.kept:
         summary.kept.append(str(path))
         what = "description" if path == Path(name).resolve() else path
-        click.echo(f"note: {name}: kept the existing {what}; {change}", err=True)
+        say(f"note: {name}: kept the existing {what}; {change}")
     for problem in written.problems:
         summary.add_failure(name, problem, "sidecar")
-        click.echo(f"captioner: {problem}", err=True)
+        say(f"captioner: {problem}")

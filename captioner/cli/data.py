@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
 from captioner.files.existing import check_unoccupied
 from captioner.progress import ProgressBar
+from captioner.text.json_text import to_json
 
 SHARE = click.FloatRange(0, 1, max_open=True)
 
@@ -104,7 +104,7 @@ def check_command(
     decoder = cost.DecoderCost(vocabulary=findings.vocabulary_size)
     if as_json:
         content = summary.as_json(findings, allow_missing=allow_missing, decoder=decoder)
-        click.echo(json.dumps(content, ensure_ascii=False, indent=1))
+        click.echo(to_json(content, indent=1))
     else:
         click.echo(summary.as_text(findings, allow_missing=allow_missing, decoder=decoder))
     problems = findings.problems(allow_missing=allow_missing)

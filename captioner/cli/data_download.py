@@ -10,6 +10,7 @@ import click
 from captioner.cli.options import FOLDER, overwrite_option
 from captioner.data.download.catalogue import COCO_LICENCE, FLICKR8K_LICENCE, SetName
 from captioner.errors import CaptionerError, UsageError
+from captioner.terminal import say
 
 SETS = get_args(SetName)
 LAVIS = "LAVIS"  # --karpathy without a value
@@ -89,7 +90,9 @@ def command(
     if no_unpack and (keep or max_images):
         raise UsageError("--no-unpack keeps the archives as they are; it goes without --keep and --max-images")
     if name == "flickr8k" and not accept_licence:
-        raise UsageError(f"Flickr8k has a licence:\n\n{FLICKR8K_LICENCE}\n\nIf you accept it, add --accept-licence")
+        for line in FLICKR8K_LICENCE.split("\n"):
+            say(line)
+        raise UsageError("Flickr8k has the licence above; if you accept it, add --accept-licence")
     if name == "karpathy" and not karpathy:
         karpathy = (LAVIS,)
     options = DownloadOptions(
@@ -116,6 +119,6 @@ def command(
         raise click.Abort("stopped: the same command continues where this one was") from None
     if failures:
         for failure in failures[:5]:
-            click.echo(failure, err=True)
+            say(failure)
         raise CaptionerError(f"{len(failures):,} pictures could not be fetched; the same command tries them again")
     click.echo(FLICKR8K_LICENCE if name == "flickr8k" else COCO_LICENCE)

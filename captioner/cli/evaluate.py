@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from captioner.cli.options import (
     search_options,
 )
 from captioner.progress import ProgressBar
+from captioner.terminal import say
+from captioner.text.json_text import to_json
 
 
 @click.command(name="evaluate")
@@ -178,16 +179,16 @@ def command(
             occlusion_progress=blurring.show,
         )
     for failure in evaluation.failures:
-        click.echo(f"captioner: {failure.reason}", err=True)
+        say(f"captioner: {failure.reason}")
     # Print before writing files: a full disk must not lose the figures.
     if not as_json:
         click.echo(tables.text(evaluation))
     else:
-        click.echo(json.dumps(tables.record(evaluation), ensure_ascii=False, indent=1))
+        click.echo(to_json(tables.record(evaluation), indent=1))
         for alarm in evaluation.alarms:
-            click.echo(f"captioner: ALARM: {alarm}", err=True)
+            say(f"captioner: ALARM: {alarm}")
     if results is not None:
-        lines = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in tables.results(evaluation))
+        lines = ",\n".join(to_json(entry) for entry in tables.results(evaluation))
         write_atomically(results, f"[\n{lines}\n]\n")
     if report is not None:
         from captioner.evaluation.report import report_page

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from captioner.cli.options import json_option
+from captioner.terminal import say
+from captioner.text.json_text import to_json
 
 
 @click.command(name="models")
@@ -24,13 +24,13 @@ def command(as_json: bool) -> None:
 
     entries = list_models()
     if as_json:
-        click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
+        click.echo(to_json(entries, indent=2))
         return
     if not entries:
         folders = ", ".join(str(folder) for folder in search_path())
-        click.echo(f"no models in {folders}; set CAPTIONER_WEIGHTS to a folder of bundles", err=True)
+        say(f"no models in {folders}; set CAPTIONER_WEIGHTS to a folder of bundles")
     for entry in entries:
         click.echo(model_text(entry))
     if entries and (missing := sorted(set(PUBLISHED) - {entry["name"] for entry in entries})):
         where = f"in the folder weights of {REPOSITORY}; set CAPTIONER_WEIGHTS to that folder"
-        click.echo(f"note: not installed: {', '.join(missing)}. They are {where}.", err=True)
+        say(f"note: not installed: {', '.join(missing)}. They are {where}.")

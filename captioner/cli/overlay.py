@@ -28,6 +28,7 @@ from captioner.cli.options import (
 from captioner.overlay.overlay_folder import FORMATS
 from captioner.overlay.painting import Style, StyleName
 from captioner.progress import ProgressBar
+from captioner.terminal import say
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Failure
@@ -215,12 +216,12 @@ def command(
     if {"html", "npz"} & set(format_names):
         results = examined(captioners, results, options, evidence=evidence, curves=curves)
     for problem in picture_inputs.problems:
-        click.echo(f"captioner: {problem.reason}", err=True)
+        say(f"captioner: {problem.reason}")
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out, verb="drawn")
     total = len(names) if isinstance(names, list) else None
     failures = len(picture_inputs.problems) + _write(folder, results, summary, total)
     if (line := summary.line()) is not None:
-        click.echo(line, err=True)
+        say(line)
     return 1 if failures else 0
 
 
@@ -257,7 +258,7 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSumma
                 if reasons:
                     failures += 1
                     summary.add_failure(_name(per_model[0]), reasons[0])
-                    click.echo(f"captioner: {'; '.join(dict.fromkeys(reasons))}", err=True)
+                    say(f"captioner: {'; '.join(dict.fromkeys(reasons))}")
                 progress.advance()
     except KeyboardInterrupt:
         raise click.exceptions.Abort("stopped; the same command with --resume continues") from None
@@ -268,7 +269,7 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSumma
         if gallery is not None and gallery.files:
             click.echo(gallery.files[0])
         elif gallery is not None:
-            click.echo(f"note: kept the existing {gallery.kept[0]}; --resume or --overwrite renews it", err=True)
+            say(f"note: kept the existing {gallery.kept[0]}; --resume or --overwrite renews it")
     return failures
 
 
@@ -281,7 +282,7 @@ def _report(written: Written) -> None:
     for path in written.files:
         click.echo(path)
     if written.renamed:
-        click.echo(f"note: {written.picture}: written as {written.stem}, because that name was taken", err=True)
+        say(f"note: {written.picture}: written as {written.stem}, because that name was taken")
     if written.kept:
         names = ", ".join(path.name for path in written.kept)
-        click.echo(f"note: {written.picture}: kept the existing {names}; --overwrite replaces it", err=True)
+        say(f"note: {written.picture}: kept the existing {names}; --overwrite replaces it")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from captioner.cli.options import EXISTING_FILE, FILE, json_option, overwrite_option, reference_stats_option
+from captioner.terminal import say
+from captioner.text.json_text import to_json
 
 if TYPE_CHECKING:
     from captioner.data.formats.coco_results import Pairing
@@ -96,7 +97,7 @@ def command(
     if write_reference_stats is not None:
         statistics = DocumentFrequencies.of([tokenize(text) for text in group] for group in captions.values())
         statistics.save(write_reference_stats)
-        click.echo(f"{write_reference_stats}: statistics of {statistics.images:,} images", err=True)
+        say(f"{write_reference_stats}: statistics of {statistics.images:,} images")
         if results is None:
             return 0
     assert results is not None
@@ -114,8 +115,8 @@ def command(
     notes += scores[0].warnings
     report = record(pairings, scores, notes, samples=samples, seed=seed)
     for note in notes:
-        click.echo(f"captioner: {note}", err=True)
-    click.echo(json.dumps(report, indent=2, ensure_ascii=False) if as_json else as_text(report))
+        say(f"captioner: {note}")
+    click.echo(to_json(report, indent=2) if as_json else as_text(report))
     ctx.exit(1 if failed else 0)
 
 
@@ -125,5 +126,5 @@ def _scores(pairing: Pairing, metrics: tuple[str, ...], frequencies: Any, quiet:
 
     notice = first_use() if "METEOR" in metrics and not quiet else None
     if notice:
-        click.echo(notice, err=True)
+        say(notice)
     return score(pairing.results, pairing.references, metrics=metrics, reference_stats=frequencies)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.errors import CaptionerError, UsageError, nearest
+from captioner.errors import CaptionerError, UsageError, brief, nearest
 
 _ORDER = ("train", "restval", "val", "test")
 # Other names that data sets use for their splits.
@@ -73,6 +73,8 @@ class CaptionSet:
     def __post_init__(self) -> None:
         seen: set[int | str] = set()
         for item in self.items:
+            if not isinstance(item.id, (int, str)):
+                raise CaptionerError(f"{self.name}: the image id {brief(item.id)} is neither a number nor text")
             if item.id in seen:
                 raise CaptionerError(f"{self.name}: the image id {item.id!r} occurs twice")
             seen.add(item.id)

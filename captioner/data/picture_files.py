@@ -40,7 +40,7 @@ def inspect_pictures(
     for path in dict.fromkeys(paths):
         try:
             sizes[path] = zip_paths.size_of(path)
-        except OSError:
+        except (OSError, ValueError):  # a name with a NUL
             missing.append(path)
     existing = list(sizes)
     by_size: dict[int, int] = defaultdict(int)
@@ -88,7 +88,7 @@ def _problem(path: Path, decode: bool) -> str | None:
     """Why captioning and training could not read this file; None if they can."""
     try:
         if decode:
-            read_image(path)
+            read_image(path, min_side=512)  # as in training: a large JPEG is decoded at a part of its size
         else:
             inspect(path)
     except CaptionerError as error:

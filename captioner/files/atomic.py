@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from zlib import crc32
 
 from captioner.files.existing import check_not_read_only
 
@@ -22,7 +23,7 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     may lose the file: that is for many files that can be written again.
     """
     check_not_read_only(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(_unfinished_name(path.name))
     try:
         with part.open("wb") as file:
             yield file
@@ -50,10 +51,32 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a whole file at once. A failed write leaves the old file."""
     with open_atomically(path) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+        # A name that is not UTF-8 is shown as \\udcXX where a text file contains it.
+        file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
+
+
+def _unfinished_name(name: str) -> str:
+    """The name while the file is written. It is not longer than a file name may be, so long names can be written."""
+    ending = f".{os.getpid()}.part"
+    room = 255 - 1 - len(ending) if len(os.fsencode(name)) > 200 else None
+    short = name if room is None else os.fsdecode(os.fsencode(name)[: room - 9]) + f"-{crc32(os.fsencode(name)):08x}"
+    return f".{short}{ending}"
 
 
 def sweep(folder: Path) -> None:
-    """Remove unfinished files of writers that were killed. No other process may be writing to the folder."""
+    """Remove unfinished files of writers that were killed. Those of running processes and of other programs stay."""
     for part in folder.glob(UNFINISHED):
-        part.unlink(missing_ok=True)
+        process = part.name.split(".")[-2]
+        if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
+            part.unlink(missing_ok=True)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process of this number exists on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's
+        return True
+    return True

@@ -6,6 +6,7 @@ in the queue. So reading, encoding and searching overlap, and only a few batches
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -49,6 +50,7 @@ class CaptionStream:
         """Captions in the order of the sources, each as soon as it and those before it are finished."""
         reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
+        wait = True  # for the work that has begun, when the caller leaves early
         waiting: deque[Future[list[Caption | Failure]]] = deque()
         read = partial(load_for_model, size=self.backend.image_size, keep=self.keep_pictures, limits=self.limits)
         try:
@@ -66,9 +68,12 @@ class CaptionStream:
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
+        except KeyboardInterrupt:
+            wait = False  # a graph may take very long
+            raise
         finally:
             reading.shutdown(wait=False, cancel_futures=True)
-            working.shutdown(wait=True, cancel_futures=True)
+            working.shutdown(wait=wait, cancel_futures=True)
 
     def captions(self, pictures: Sequence[Picture], annotations: Annotations) -> list[Caption | Failure]:
         """The captions of pictures that are encoded."""
@@ -76,7 +81,9 @@ class CaptionStream:
         found = search(self.backend, annotations, self.options)
         pooled = annotations.pooled if self.confidence is not None else [None] * len(found)
         for picture, hypotheses, mean in zip(pictures, found, pooled, strict=True):
-            if hypotheses:
+            if hypotheses and not math.isfinite(hypotheses[0].score):
+                results.append(Failure(picture.name, f"{picture.name}: the model computed no finite probabilities"))
+            elif hypotheses:
                 best, *others = (caption_of(hypothesis, self.backend, picture) for hypothesis in hypotheses)
                 caption = replace(best, alternatives=tuple(others))
                 results.append(caption if self.confidence is None else self.confidence.of(caption, mean))

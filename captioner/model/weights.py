@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -14,6 +15,8 @@ from captioner.errors import CaptionerError
 from captioner.model.network import Network
 from captioner.model.renames import current_settings, current_tensors
 from captioner.model.settings import EncoderSettings, ModelSettings
+
+CHECKSUM = "sha256"  # the entry in the header of checkpoints and best weights
 
 
 def load_network(bundle: Bundle) -> Network:
@@ -31,11 +34,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return current_tensors(tensors), file.metadata() or {}
+            metadata = file.metadata() or {}
     except FileNotFoundError:
         raise CaptionerError(f"no such file: {path}") from None
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, OSError, OverflowError) as error:
         raise CaptionerError(f"{path} is damaged ({error})") from error
+    if CHECKSUM in metadata and metadata[CHECKSUM] != tensor_checksum(tensors, metadata.get("state", "")):
+        raise CaptionerError(f"{path} is damaged: its checksum is not that of its tensors")
+    return current_tensors(tensors), metadata
+
+
+def tensor_checksum(tensors: dict[str, Tensor], state: str) -> str:
+    """SHA-256 of the names, types, shapes and values of tensors, and of the text that is stored with them."""
+    digest = hashlib.sha256(state.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()
 
 
 def load_weights(network: nn.Module, tensors: dict[str, Tensor], source: str) -> None:

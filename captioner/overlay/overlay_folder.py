@@ -13,7 +13,7 @@ from PIL import Image
 
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError, unknown
-from captioner.files.atomic import write_atomically
+from captioner.files.atomic import sweep, write_atomically
 from captioner.files.existing import is_occupied
 from captioner.images.reading import Picture
 from captioner.overlay import gallery, painting
@@ -107,6 +107,7 @@ class OverlayFolder:
         self._kept: set[Path] = set()  # pages that existed and are not ours to change
         try:
             path.mkdir(parents=True, exist_ok=True)
+            sweep(path)
         except OSError as error:
             raise UsageError(
                 f"{path}: the folder cannot be created ({error.strerror}); choose another --output"

@@ -29,6 +29,7 @@ from captioner.inference.onnx_backend import processors
 from captioner.serve.app import create_app
 from captioner.serve.service import Service
 from captioner.serve.service_settings import ServiceSettings
+from captioner.terminal import say
 
 KEEP_ALIVE = 30  # seconds that a connection may be idle
 FAILED = 3  # exit code of a worker process whose models cannot be loaded
@@ -82,7 +83,7 @@ def serve(settings: ServiceSettings) -> int:
     settings = replace(settings, threads=settings.threads or max(1, processors() // settings.workers))
     listener = _listen(settings)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    print(f"captioner: http://{host}:{listener.getsockname()[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+    say(f"captioner: http://{host}:{listener.getsockname()[1]} (Ctrl-C stops it)")
     if settings.workers == 1:
         _run(settings, listener)
         return 0
@@ -143,7 +144,7 @@ def _worker(settings: ServiceSettings, listener: socket.socket) -> None:
     try:
         _run(settings, listener)
     except CaptionerError as error:
-        print(f"captioner: {error}", file=sys.stderr, flush=True)
+        say(f"captioner: {error}")
         sys.exit(FAILED)
 
 
@@ -176,7 +177,7 @@ def _supervise(settings: ServiceSettings, listener: socket.socket) -> int:
             if worker.exitcode == FAILED:
                 stop(signal.SIGTERM, None)
                 continue
-            print(f"captioner: worker {worker.pid} ended with {worker.exitcode}; another one starts", file=sys.stderr)
+            say(f"captioner: worker {worker.pid} ended with {worker.exitcode}; another one starts")
             multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
             workers[number] = start()
     return max(1 if worker.exitcode else 0 for worker in workers)

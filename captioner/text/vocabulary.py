@@ -99,7 +99,7 @@ class Vocabulary:
                     raise TypeError(f"`{name}` is not a list of words")
         except KeyError as error:
             raise CaptionerError(f"{path}: not a vocabulary file (it has no entry {error})") from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise CaptionerError(f"{path}: not a vocabulary file ({error})") from None
         except OSError as error:
             raise CaptionerError(f"{path}: cannot be read ({error.strerror})") from None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
-from captioner.model.weights import read_tensors
+from captioner.model.weights import CHECKSUM, read_tensors, tensor_checksum
 
 
 @dataclass
@@ -45,7 +45,9 @@ class TrainingState:
 def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write the file or fail; a failed write (a full disk) keeps the file that was there."""
     # safetensors refuses tensors that share memory, such as tied embeddings: each is written separately.
-    data = save({k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}, {"state": json.dumps(state)})
+    copies = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    text = json.dumps(state)
+    data = save(copies, {"state": text, CHECKSUM: tensor_checksum(copies, text)})
     try:
         write_atomically(path, data)
     except OSError as error:
@@ -59,8 +61,11 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint."""
     tensors, metadata = read_tensors(path)
     try:
-        return tensors, json.loads(metadata.get("state", "{}"))
-    except ValueError as error:
+        state = json.loads(metadata.get("state", "{}"))
+        if not isinstance(state, dict):
+            raise ValueError("its state is not a table")
+        return tensors, state
+    except (ValueError, RecursionError) as error:
         raise CaptionerError(f"the checkpoint {path} is damaged ({error})") from error
 
 
@@ -88,7 +93,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
     """The reverse. Learning rates are not stored: the trainer sets them at each step."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
-        number, name = key.split(".", 1)
+        number, _, name = key.partition(".")
+        if not number.isdecimal():
+            raise CaptionerError(f"the checkpoint is damaged: it has a tensor optimizer.{key}")
         state.setdefault(int(number), {})[name] = value
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, moments in state.items():

@@ -240,7 +240,9 @@ class Config(Settings):
         pattern=r"^[\w.-]+$",
         description="Name of the run. Its folder is runs/NAME, unless --run names another.",
     )
-    seed: int = Field(0, ge=0, description="Seed for initial weights, order of images, sampling and dropout.")
+    seed: int = Field(
+        0, ge=0, le=2**63 - 1, description="Seed for initial weights, order of images, sampling and dropout."
+    )
     data: DataSettings
     encoder: EncoderSettings = Field(default_factory=lambda: EncoderSettings())
     features: FeatureSettings = Field(default_factory=lambda: FeatureSettings())

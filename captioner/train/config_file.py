@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from captioner.bundle.layout import MANIFEST
 from captioner.bundle.loading import read_manifest
 from captioner.bundle.model_folders import find_model
-from captioner.errors import CaptionerError, UsageError, nearest
+from captioner.errors import CaptionerError, UsageError, brief, nearest
 from captioner.model.renames import current_setting, current_settings
 from captioner.model.settings import Settings
 from captioner.options import SearchOptions
@@ -29,12 +29,14 @@ _INHERITED = ("beam", "length_power", "max_length", "no_repeat", "repeat_penalty
 def load(path: Path, changes: Sequence[str] = ()) -> Config:
     """The config in a file, with `a.b=c` changes applied."""
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         raise UsageError(f"--config: no such file: {path}") from None
     except OSError as error:
         raise UsageError(f"--config: {path} cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply for a config") from None
+    except (yaml.YAMLError, ValueError) as error:  # not UTF-8, or a number of thousands of digits
         raise UsageError(f"{path} is not YAML: {error}") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{path} contains no settings; see configs/default.yaml")
@@ -74,12 +76,24 @@ def _with_search_of_start(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few lines of them can stand for gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: aliases (*{event.anchor}) are not used in configs")
+        return super().compose_node(parent, index)
+
+
 def parse(raw: dict[str, Any], where: str) -> Config:
     """Validate settings. An error names the key of each mistake, and the nearest key or the allowed values."""
     try:
         return Config.model_validate(current_settings(raw))
     except ValidationError as error:
-        lines = [_explain(problem) for problem in error.errors()]
+        problems = error.errors(include_url=False)
+        lines = [_explain(problem) for problem in problems[:10]]
+        lines += [f"and {len(problems) - 10} more"] if len(problems) > 10 else []
         raise UsageError(f"{where}: " + "; ".join(lines)) from None
 
 
@@ -95,8 +109,8 @@ def _apply(raw: dict[str, Any], change: str) -> None:
     if not equals or not key:
         raise UsageError(f"--set takes key=value, such as training.epochs=3, not {change!r}")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise UsageError(f"--set {change}: {text!r} is not a YAML value; quote it, as in {key}='\"…\"'") from None
     *parents, last = current_setting(key).split(".")
     section: Any = raw
@@ -137,10 +151,10 @@ def _explain(problem: Any) -> str:
         return f"{key or 'config'}: {message}"
     if problem["type"] == "model_type":
         below = ", ".join(_keys(path))
-        return f"{key or 'config'}: needs settings below it ({below}), got {problem.get('input')!r}"
-    close = nearest(str(problem["input"]), _choices(problem)) if problem["type"] == "literal_error" else []
+        return f"{key or 'config'}: needs settings below it ({below}), got {brief(problem.get('input'))}"
+    close = nearest(str(problem["input"])[:100], _choices(problem)) if problem["type"] == "literal_error" else []
     hint = f". Did you mean {close[0]!r}?" if close else ""
-    return f"{key or 'config'}: {message}, got {problem.get('input')!r}{hint}"
+    return f"{key or 'config'}: {message}, got {brief(problem.get('input'))}{hint}"
 
 
 def _choices(problem: Any) -> list[str]:

@@ -23,12 +23,14 @@ import torch
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from captioner.bundle.verification import sha256
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
 from captioner.files.atomic import open_atomically, sweep, write_atomically
 from captioner.images.pixels import TRANSFORM
 from captioner.images.reading import load_for_model
 from captioner.model.encoder import Encoder
+from captioner.text.json_text import to_json
 
 Encode = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels (B, S, S, 3) -> (B, C, rows, cols)
 
@@ -107,6 +109,20 @@ class Features:
         return torch.from_numpy(batch).float()
 
 
+def verify_shards(folder: Path) -> tuple[int, list[Path]]:
+    """Compare every shard with its checksum. Returns the number of shards, and the listings of the damaged ones."""
+    damaged = []
+    listings = _listings(folder)
+    for listing in listings:
+        try:
+            checksum = _read_listing(listing)[1]
+            if checksum is not None and checksum != sha256(listing.with_suffix(".npy")):
+                damaged.append(listing)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            damaged.append(listing)
+    return len(listings), damaged
+
+
 def cache_folder(root: Path, spec: FeatureSpec) -> Path:
     """The folder of a cache: one per encoder, weights, cut and image size."""
     flip = "-flip" if spec.flip else ""
@@ -132,11 +148,11 @@ def build(
         manifest = folder / "cache.json"
         if not manifest.exists():
             write_atomically(manifest, json.dumps(asdict(spec), indent=1))
+        sweep(folder)
         cache = Features(folder, spec)
         todo = [(name, path) for name, path in images_by_key.items() if name not in cache.locations]
         if not todo:
             return cache
-        sweep(folder)
         encode = _encode_on_cpu(encoder, threads) if device == "cpu" else _encode_on(encoder, device)
         _encode_into(folder, spec, encode, todo, batch, shard, len(images_by_key), progress)
         return Features(folder, spec)
@@ -243,11 +259,11 @@ def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray
     """The keys and the rows of a shard. A damaged shard is an error that says what to do."""
     data = listing.with_suffix(".npy")
     try:
-        keys: list[str] = json.loads(listing.read_text(encoding="utf-8"))
-        shard: NDArray[np.float16] = np.load(data, mmap_mode="r")
+        keys = _read_listing(listing)[0]
+        shard: NDArray[np.float16] = np.lib.format.open_memmap(data, mode="r")
         if shard.shape != (len(keys), *row) or shard.dtype != np.float16:
             raise ValueError(f"{shard.dtype} {shard.shape}, expected float16 {(len(keys), *row)}")
-    except (OSError, EOFError, ValueError) as error:
+    except Exception as error:  # numpy evaluates the header and raises nearly any exception on a damaged one
         raise CaptionerError(
             f"the shard {data} is damaged ({error}); remove {listing} and run `captioner features` again: "
             "its images are then encoded again"
@@ -255,8 +271,24 @@ def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray
     return keys, shard
 
 
+def _read_listing(listing: Path) -> tuple[list[str], str | None]:
+    """The keys of a shard's rows, and the checksum of its file; shards of version 0.1 have none."""
+    content = json.loads(listing.read_text(encoding="utf-8"))
+    keys, checksum = (content, None) if isinstance(content, list) else (content["keys"], content["sha256"])
+    if not all(isinstance(key, str) for key in keys):
+        raise ValueError("its keys are not text")
+    return keys, checksum
+
+
 def _write_shard(folder: Path, number: int, rows: NDArray[np.float16], keys: list[str]) -> None:
     rows_file = folder / f"{number:05d}.npy"
-    with open_atomically(rows_file) as file:
-        np.save(file, rows)
-    write_atomically(rows_file.with_suffix(".json"), json.dumps(keys, ensure_ascii=False))
+    try:
+        with open_atomically(rows_file) as file:
+            np.save(file, rows)
+        listing = {"keys": keys, "sha256": sha256(rows_file)}
+        write_atomically(rows_file.with_suffix(".json"), to_json(listing))
+    except OSError as error:
+        raise CaptionerError(
+            f"the feature cache {folder} cannot be written ({error.strerror or error}); make room and run the command "
+            "again: it continues with this shard"
+        ) from error

@@ -50,10 +50,12 @@ def load_last(folder: Path) -> LoadedRun:
             f"{folder} has no {run_folder.checkpoint.name}: it is no run, or the run has saved no checkpoint yet"
         )
     tensors, state = checkpoint.read(run_folder.checkpoint)
-    state = {name: state[name] for name in ("epoch", "step")}
+    state = {name: state.get(name, 0) for name in ("epoch", "step")}
     loaded = _load(run_folder, checkpoint.part(tensors, "network"), state, run_folder.checkpoint)
     parameters = dict(loaded.network.named_parameters())
     for name, average in checkpoint.part(tensors, "average").items():
+        if name not in parameters or parameters[name].shape != average.shape:
+            raise CaptionerError(f"{run_folder.checkpoint} does not fit the model: average.{name}")
         parameters[name].data.copy_(average)
     return loaded
 

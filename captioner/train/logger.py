@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from captioner.files.atomic import write_atomically
 from captioner.images.reading import Picture, read_image
 from captioner.inference.backend import Backend
 from captioner.inference.search import Hypothesis, caption_of
+from captioner.terminal import say
 from captioner.train.run_folder import RunFolder
 
 
@@ -35,13 +35,13 @@ class Logger:
 
         self.board = SummaryWriter(str(run_folder.board), purge_step=step + 1 if step else None)
         if run_folder.metrics.exists():
-            lines = run_folder.metrics.read_text().splitlines()
+            lines = run_folder.metrics.read_text(encoding="utf-8", errors="replace").splitlines()
             earlier = [line for line in lines if _is_before(line, step, validated)]
             write_atomically(run_folder.metrics, "".join(line + "\n" for line in earlier))
 
     def info(self, line: str) -> None:
         if self.writes:
-            print(line, file=sys.stderr, flush=True)
+            say(line)
 
     def metrics(self, step: int, **row: Any) -> None:
         if not self.writes:
@@ -85,6 +85,6 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 def _is_before(line: str, step: int, validated: bool) -> bool:
     try:
         row = json.loads(line)
-    except ValueError:
-        return False  # the process was killed while it wrote this line
-    return bool(row["step"] < step or (row["step"] == step and (validated or "validation" not in row)))
+        return bool(row["step"] < step or (row["step"] == step and (validated or "validation" not in row)))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False  # damaged, or the process was killed while it wrote this line

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner.bundle.layout import MANIFEST, VOCABULARY, WEIGHTS
-from captioner.errors import UsageError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import UNFINISHED
 from captioner.files.existing import check_only_own_files, remove_own_files
 
@@ -103,4 +103,13 @@ def model_folder(path: Path) -> Path:
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise CaptionerError(f"{path}: line {number} is damaged; remove it")
+        rows.append(row)
+    return rows

@@ -14,7 +14,6 @@ the estimate is biased, but the model memorizes the training captions less.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from captioner.metrics.rewards import BleuReward, MeteorReward, ObjectReward, Re
 from captioner.model.attention.cell_sampling import gumbel_noise
 from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
 from captioner.model.fast_cpu import sample_categorical
+from captioner.terminal import say
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.box_targets import BoxTargets
 from captioner.train.corpus import Corpus
@@ -108,7 +108,7 @@ class SelfCritical:
 def load_meteor() -> None:
     """Read METEOR's files; an error if they are missing."""
     if notice := first_use():
-        print(notice, file=sys.stderr)
+        say(notice)
     load_resources()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from captioner.errors import UsageError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files.existing import check_unoccupied, is_occupied
+from captioner.terminal import say
 from captioner.train import config_file as configs
 from captioner.train.config import Config
 from captioner.train.distributed import join
@@ -88,4 +88,24 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
             with encoding_progress() as progress:
                 data = read_split(settings, which)
                 cache = open_features(settings, encoder, data, device=world.device.type, progress=progress.show)
-            print(f"{which}: complete, in {cache.folder}", file=sys.stderr)
+            say(f"{which}: complete, in {cache.folder}")
+
+
+def verify_features(config: Path, changes: Sequence[str] = ()) -> None:
+    """Compare the shards of a config's feature cache with their checksums; damage is an error that says what to do."""
+    import torch
+
+    from captioner.train.features import FeatureSpec, cache_folder, verify_shards
+    from captioner.train.setup import initial_encoder
+
+    settings = configs.load(config, changes)
+    torch.manual_seed(settings.seed)
+    spec = FeatureSpec.of(initial_encoder(settings), flip=settings.features.flip)
+    folder = cache_folder(settings.features.folder, spec)
+    count, damaged = verify_shards(folder)
+    if damaged:
+        raise CaptionerError(
+            f"{len(damaged)} of {count} shards in {folder} are damaged: remove {', '.join(map(str, damaged[:5]))} and "
+            "run `captioner features` again"
+        )
+    say(f"{count} shards in {folder}: no damage")

@@ -89,6 +89,7 @@ class Trainer:
         self.batch_loss = BatchLoss(self.setup, self.settings, self.state, world, self.generator)
         if world.is_main:
             sweep(folder)
+            sweep(self.run_folder.best_weights.parent)
             if self.setup.division is not None:
                 write_split_record(self.run_folder.split, self.setup.division)
             write_atomically(self.run_folder.config, configs.dump(config))  # a resumed run may have changed settings
@@ -296,6 +297,15 @@ class Trainer:
 
     def _restore(self, saved: dict[str, Tensor], state: dict[str, Any]) -> TrainingState:
         """Everything but the weights of the network, which `prepare` needs earlier."""
+        try:
+            return self._restore_parts(saved, state)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CaptionerError(
+                f"{self.run_folder.checkpoint} is damaged, or was written by another version "
+                f"({type(error).__name__}: {error})"
+            ) from error
+
+    def _restore_parts(self, saved: dict[str, Tensor], state: dict[str, Any]) -> TrainingState:
         checkpoint.restore_optimizer(self.optimizer, checkpoint.part(saved, "optimizer"))
         self.ema.restore(checkpoint.part(saved, "average"))
         checkpoint.restore_rng(self.world.device, checkpoint.part(saved, "rng"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,7 @@ class CaptionOutputs:
         overwrite: bool = False,
         photo_writers: Sequence[PhotoWriter] = (),
         wording: Wording | None = None,
+        escape_formulas: bool = False,
     ) -> None:
         """Without `path`, captions go to standard output. `names` are all images; COCO's ids come from them.
 
@@ -100,7 +102,9 @@ class CaptionOutputs:
         if resume and path is None and photo_writers and all(writer.adds_lines for writer in photo_writers):
             raise UsageError("--resume with --existing append or prepend needs --output, to see what is finished")
         with self._explained():
-            self._writer, self._finished = _open(path, format, names, words=words, resume=resume, wording=wording)
+            self._writer, self._finished = _open(
+                path, format, names, words=words, resume=resume, wording=wording, escape_formulas=escape_formulas
+            )
 
     @property
     def numbers_images(self) -> bool:
@@ -128,6 +132,8 @@ class CaptionOutputs:
     ) -> None:
         with self._explained():
             self._writer.close()
+        if error is None and self._path is not None and not os.path.lexists(self._path):
+            raise CaptionerError(f"{self._path} was deleted while captions were written to it; run the command again")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -157,6 +163,7 @@ def _open(
     words: bool,
     resume: bool,
     wording: Wording | None,
+    escape_formulas: bool,
 ) -> tuple[CaptionWriter, set[str]]:
     """The writer, and the images that it already has."""
     if format == "parquet" or format == "html":
@@ -164,20 +171,24 @@ def _open(
     image_ids = coco_writer.image_ids_from_names(names) if format == "coco" and names is not None else None
     if path is None:
         stdout = sys.stdout
+        if stdout is None:
+            raise UsageError("standard output is closed, so there is nowhere to write the captions; give --output")
         if isinstance(stdout, io.TextIOWrapper):  # file names may hold bytes that are not UTF-8
             stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
         if format == "coco":
             return CocoWriter(stdout, image_ids, seekable=False), set()
-        return LineWriter(stdout, format, words=words, wording=wording), set()
+        return LineWriter(stdout, format, words=words, wording=wording, escape_formulas=escape_formulas), set()
     if format == "coco":
         begun = coco_writer.read_begun(path) if resume else coco_writer.Begun()
         finished = coco_writer.finished_names(begun, image_ids)
         file = _open_file(path, "r+" if begun.entries else "w")
         return CocoWriter(file, image_ids, seekable=True, begun=begun), finished
-    finished = lines.finished_names(path, format) if resume else set()
+    finished = lines.finished_names(path, format, escape_formulas=escape_formulas) if resume else set()
     append = resume and path.exists() and path.stat().st_size > 0
     file = _open_file(path, "a" if append else "w")
-    return LineWriter(file, format, words=words, append=append, wording=wording), finished
+    return LineWriter(
+        file, format, words=words, append=append, wording=wording, escape_formulas=escape_formulas
+    ), finished
 
 
 def _open_whole_file(

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from captioner.caption import Caption
 from captioner.errors import UsageError
+from captioner.text.json_text import to_json
 from captioner.writers.lines import close
 
 
@@ -54,7 +55,7 @@ class CocoWriter:
         else:
             entry = {"image_id": self._next, "caption": caption.text, "file_name": name}
             self._next += 1
-        text = ("[\n" if self._empty else ",\n") + json.dumps(entry, ensure_ascii=False)
+        text = ("[\n" if self._empty else ",\n") + to_json(entry)
         if self._seekable:
             self._write_over_end(text)
         else:
@@ -97,7 +98,7 @@ def read_begun(path: Path) -> Begun:
         entries = json.loads(data)
         if not all(isinstance(entry["image_id"], int) and isinstance(entry["caption"], str) for entry in entries):
             raise ValueError("an entry is not an image_id and a caption")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{path}: cannot resume, because this is not a list of COCO results ({error}); choose another --output"
         ) from None

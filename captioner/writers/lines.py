@@ -14,9 +14,12 @@ from typing import Any, Literal, TextIO
 
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
+from captioner.terminal import UNPRINTABLE, printable
+from captioner.text.json_text import to_json
 from captioner.writers.wording import Wording
 
 LineFormat = Literal["text", "jsonl", "csv"]
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 COLUMNS = ("image", "rank", "caption", "sentence", "confidence", "score", "log_probability")
 
 
@@ -31,12 +34,14 @@ class LineWriter:
         words: bool = False,
         append: bool = False,
         wording: Wording | None = None,
+        escape_formulas: bool = False,
     ) -> None:
         """`append`: the file already has its first lines. `words`: JSON lines have the values of each word.
 
         `wording` makes the captions of text lines. JSON and CSV have the plain words and the sentence.
+        `escape_formulas` puts an apostrophe before CSV cells that a spreadsheet would compute.
         """
-        self._file, self._format, self._words = file, format, words
+        self._file, self._format, self._words, self._escape_formulas = file, format, words, escape_formulas
         self._wording = wording or Wording()
         if format == "csv" and not append:
             self._write(_csv([COLUMNS]))
@@ -50,16 +55,18 @@ class LineWriter:
                 (name, rank, *_texts(one, self._wording).values(), *_scores(one).values())
                 for rank, one in enumerate(captions, 1)
             )
-            self._write(_csv(rows))
+            self._write(_csv(map(_without_formulas, rows) if self._escape_formulas else rows))
         else:
             values = record(name, caption, words=self._words, wording=self._wording)
-            self._write(json.dumps(values, ensure_ascii=False) + "\n")
+            self._write(to_json(values) + "\n")
 
     def _mark(self, caption: Caption) -> str:
         """A third column with a question mark, for an unsure caption."""
         return "\t?" if self._wording.marks(caption) else ""
 
     def _write(self, text: str) -> None:
+        if self._file is sys.stdout and sys.stdout.isatty():  # a terminal obeys what a file only stores
+            text = "\n".join(printable(line, limit=None) for line in text.split("\n"))
         self._file.write(text)
         self._file.flush()
 
@@ -79,7 +86,7 @@ def record(name: str, caption: Caption, *, words: bool = False, wording: Wording
     return values
 
 
-def finished_names(path: Path, format: LineFormat) -> set[str]:
+def finished_names(path: Path, format: LineFormat, *, escape_formulas: bool = False) -> set[str]:
     """The images whose captions an earlier run wrote to this file. An incomplete last line is removed."""
     if not path.exists():
         return set()
@@ -88,7 +95,9 @@ def finished_names(path: Path, format: LineFormat) -> set[str]:
     text = complete.decode("utf-8", errors="surrogateescape")
     try:
         names = _names(text, format)
-    except (ValueError, KeyError, TypeError) as error:
+        if format == "csv" and escape_formulas:
+            names = {name[1:] if _FORMULA.match(name[1:]) else name for name in names}
+    except (RecursionError, csv.Error, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path}: cannot resume, because this is not a {format} file of `captioner caption` ({error}); "
             "choose another --output"
@@ -111,7 +120,7 @@ def _names(text: str, format: LineFormat) -> set[str]:
         return {_unescape(line.split("\t")[0]) for line in text.split("\n") if "\t" in line}
     if format == "jsonl":
         return {str(json.loads(line)["image"]) for line in text.split("\n")[:-1]}
-    rows = list(csv.reader(io.StringIO(text)))
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
     if rows and tuple(rows[0]) != COLUMNS:
         raise ValueError(f"its columns are {', '.join(rows[0])}")
     return {row[0] for row in rows[1:]}
@@ -141,9 +150,22 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
     return table.getvalue()
 
 
+def _without_formulas(row: Sequence[Any]) -> list[Any]:
+    """Cells that begin like a formula, or like one after an apostrophe, get an apostrophe more."""
+    return [f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in row]
+
+
 def _escape(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+    """A name as one field of a line: \\t, \\n, \\\\, and \\uXXXX for other characters that readers may stumble over.
+
+    Bytes that are not UTF-8 stay as they are: the file is read with errors="surrogateescape".
+    """
+    name = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+    return re.sub(f"(?![\ud800-\udfff]){UNPRINTABLE.pattern}", lambda match: f"\\u{ord(match[0]):04x}", name)
 
 
 def _unescape(name: str) -> str:
-    return re.sub(r"\\(.)", lambda match: {"t": "\t", "n": "\n"}.get(match[1], match[1]), name)
+    def character(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else {"t": "\t", "n": "\n"}.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-f]{4})|(.))", character, name)

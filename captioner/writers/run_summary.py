@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from captioner.errors import UsageError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import write_atomically
 from captioner.images.file_kinds import file_kind
 from captioner.images.inputs import Skipped
 from captioner.images.reading import source_name
 from captioner.installation import install_command
+from captioner.text.json_text import to_json
 
 T = TypeVar("T")
 
@@ -109,7 +110,10 @@ class RunSummary:
         }
 
     def write(self, path: Path) -> None:
-        write_atomically(path, json.dumps(self.record(), ensure_ascii=False, indent=1) + "\n")
+        try:
+            write_atomically(path, to_json(self.record(), indent=1) + "\n")
+        except OSError as error:
+            raise CaptionerError(f"--summary {path}: cannot be written ({error.strerror or error})") from None
 
 
 def read_failed(path: Path) -> list[str]:
@@ -121,7 +125,7 @@ def read_failed(path: Path) -> list[str]:
             raise TypeError
     except OSError as error:
         raise UsageError(f"--retry {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"--retry {path}: not a file of `captioner caption --summary`") from None
     return list(dict.fromkeys(names))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.files.atomic import write_atomically
+from captioner.files.atomic import sweep, write_atomically
 from captioner.files.existing import Existing, merged
 from captioner.images.decoding import is_picture
 
@@ -21,6 +21,7 @@ class SidecarWriter:
         self.extension = _checked(extension)
         self.existing = existing
         self._photos: dict[Path, str] = {}  # by sidecar
+        self._swept: set[Path] = set()  # folders without files of writers that were killed
 
     @property
     def adds_lines(self) -> bool:
@@ -40,12 +41,15 @@ class SidecarWriter:
         if is_picture(path):
             raise CaptionerError(f"{name}: its sidecar {path} is a picture and is not replaced; rename it")
         self._photos[path] = name
+        if path.parent not in self._swept:
+            self._swept.add(path.parent)
+            sweep(path.parent)
         try:
             content = merged(path, "".join(f"{line}\n" for line in lines), self.existing)
             if content is not None:
                 write_atomically(path, content.encode("utf-8", errors="surrogateescape"))
         except OSError as error:
-            raise CaptionerError(f"{path}: cannot be written ({error.strerror})") from None
+            raise CaptionerError(f"{path}: cannot be written ({error.strerror or error})") from None
         return path if content is None and self.existing == "keep" else None
 
     def path(self, name: str) -> Path:
@@ -54,7 +58,10 @@ class SidecarWriter:
     def has(self, name: str) -> bool:
         """Whether the photo has a sidecar. A photo that is itself named like one has none."""
         path = self.path(name)
-        return path.is_file() and path != Path(name)
+        try:
+            return path.is_file() and path != Path(name)
+        except OSError:  # a name that is too long; writing reports it
+            return False
 
 
 def _checked(extension: str) -> str:

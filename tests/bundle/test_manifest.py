@@ -34,7 +34,7 @@ def test_a_newer_format_asks_for_an_upgrade(model):
         ('{"model_type": "bert"}', "not a captioner manifest"),
         ('{"format": "one"}', "format must be int"),
         ('{"format": 1}', "missing"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_foreign_manifest_is_refused(tmp_path, content, said):
@@ -51,7 +51,11 @@ def test_a_foreign_manifest_is_refused(tmp_path, content, said):
         ("scores", {"BLEU-4": "high"}, "BLEU-4 must be float"),
         ("scores", {"BLEU-4": True}, "BLEU-4 must be float"),
         ("licence", None, "licence must be str"),
-        ("surprise", 1, "unknown entry surprise"),
+        ("scores", {"BLEU-4": float("nan")}, "BLEU-4 must be a finite number"),
+        ("scores", {"BLEU-4": 10**400}, "BLEU-4 must be a finite number"),
+        ("files", {"encoder.onnx": {"size": 10**30, "sha256": "0" * 64}}, "is not that of a file"),
+        ("name", ["x"] * 1_000_000, r"name must be str, not \['x'.{1,400}$"),
+        ("surprise", 1, "unknown entry 'surprise'"),
         ("decoding", DECODING | {"beam": 0}, "beam 0 is too small"),
         ("decoding", DECODING | {"beem": 3}, "unknown search option 'beem'"),
         ("decoding", DECODING | {"repeat_penalty": -1}, "repeat_penalty -1.0 is too small"),

@@ -9,6 +9,7 @@ import pytest
 from captioner.bundle import model_folders
 from captioner.bundle.model_folders import available_models, find_model
 from captioner.errors import UsageError
+from tests.tiny_bundle import write_model
 
 
 def test_models_are_found_by_name_and_by_path(model, tmp_path, monkeypatch):
@@ -77,3 +78,16 @@ def test_a_published_model_that_is_not_installed_is_named_with_the_way_to_get_it
 def test_the_published_models_are_those_of_the_repository():
     weights = Path(__file__).parents[2] / "weights"
     assert set(model_folders.PUBLISHED) == {folder.name for folder in weights.iterdir()}
+
+
+def test_a_folder_of_the_current_folder_does_not_replace_a_model_of_that_name(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
+    here = tmp_path / "work"
+    write_model(here / "toy", seed=5)
+    write_model(here / "mine", seed=5)
+    monkeypatch.chdir(here)
+    assert find_model("toy") == model.folder
+    assert find_model("./toy").resolve() == here / "toy"
+    assert find_model(Path("toy")).resolve() == here / "toy"
+    with pytest.raises(UsageError, match=r"unknown model 'mine'; for the folder of that name here, give \./mine"):
+        find_model("mine")

@@ -76,6 +76,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["captioner", *arguments])
+    monkeypatch.setattr(cli, "_leave", sys.exit)  # which really ends the process
     with pytest.raises(SystemExit) as stop:
         cli.run()
     assert isinstance(stop.value.code, int)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from captioner.errors import CaptionerError
@@ -87,3 +88,19 @@ def test_a_restored_optimizer_takes_the_same_steps(kind: type[torch.optim.Optimi
         step(model, optimizer, seed)
         step(other, again, seed)
     assert torch.equal(model.weight, other.weight)
+
+
+def test_a_single_changed_bit_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "last.safetensors"
+    checkpoint.write(path, {"a": torch.arange(1000.0), "b": torch.tensor(True)}, {"step": 3})
+    assert checkpoint.read(path)[1] == {"step": 3}
+    data = bytearray(path.read_bytes())
+    data[-500] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(CaptionerError, match="is damaged: its checksum is not that of its tensors"):
+        checkpoint.read(path)
+
+
+def test_checkpoints_of_earlier_versions_have_no_checksum(tmp_path: Path) -> None:
+    save_file({"a": torch.zeros(3)}, tmp_path / "old.safetensors", {"state": '{"step": 4}'})
+    assert checkpoint.read(tmp_path / "old.safetensors")[1] == {"step": 4}

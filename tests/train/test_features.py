@@ -346,3 +346,23 @@ def test_a_picture_in_an_archive_has_the_key_of_the_unpacked_one(tmp_path: Path)
     with zipfile.ZipFile(tmp_path / "train2014.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(path, "train2014/a.jpg")
     assert features.image_key(tmp_path / "train2014.zip" / "train2014" / "a.jpg") == features.image_key(path)
+
+
+def test_a_changed_bit_in_a_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
+    rows = np.arange(24, dtype=np.float16).reshape(2, 1, 3, 2, 2)
+    features._write_shard(tmp_path, 0, rows, ["a", "b"])
+    features._write_shard(tmp_path, 1, rows, ["c", "d"])
+    assert features.verify_shards(tmp_path) == (2, [])
+    data = bytearray((tmp_path / "00001.npy").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "00001.npy").write_bytes(bytes(data))
+    assert features.verify_shards(tmp_path) == (2, [tmp_path / "00001.json"])
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(file: Any, rows: Any) -> None:
+        raise OSError("48 requested and 0 written")  # numpy's own error, without a number
+
+    monkeypatch.setattr(np, "save", save)
+    with pytest.raises(CaptionerError, match=r"cannot be written \(48 requested and 0 written\); make room and run"):
+        features._write_shard(tmp_path, 0, np.zeros((1, 1, 1, 1, 1), np.float16), ["a"])

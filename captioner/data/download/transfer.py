@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from captioner.data.download.http import DownloadError, PassingError, RangeError
 from captioner.data.download.transfer_record import TransferRecord, forget, load_record, part_of, record_of
 from captioner.files.atomic import write_atomically
 from captioner.progress import ProgressBar
+from captioner.terminal import say
 
 RANGE = 1 << 24  # bytes of a range, for large files
 BLOCK = 1 << 16  # bytes per read
@@ -61,7 +61,7 @@ def fetch(
                     break
                 except _FileChanged as change:
                     progress.clear()
-                    print(f"{url}: {change}; it is fetched again from its beginning", file=sys.stderr, flush=True)
+                    say(f"{url}: {change}; it is fetched again from its beginning")
                     forget(part)
             else:
                 raise DownloadError(f"{url}: the file changes on the server while it is fetched; try again later")
@@ -279,7 +279,7 @@ def _check_md5(part: Path, target: Path, md5: str, ignore: bool) -> None:
         raise DownloadError(
             f"{found}. It is kept; delete it to fetch it again, or use it as it is with --ignore-checksum"
         )
-    print(f"{found}; used as it is", file=sys.stderr, flush=True)
+    say(f"{found}; used as it is")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from captioner.data.caption_set import CaptionSet, Item, split_name, split_of_file
 from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_json
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, brief
 
 
 def load_coco(path: Path, content: Any = None) -> Any:
@@ -26,7 +26,12 @@ def load_coco(path: Path, content: Any = None) -> Any:
         for position, record in enumerate(dataset[kind]):
             if not isinstance(record, dict) or any(key not in record for key in needed):
                 raise CaptionerError(
-                    f"{path}: {kind}[{position}] lacks {' or '.join(map(repr, needed))}: {str(record)[:80]}"
+                    f"{path}: {kind}[{position}] lacks {' or '.join(map(repr, needed))}: {brief(record)}"
+                )
+            if any(not isinstance(record[key], (int, str)) for key in needed):
+                raise CaptionerError(
+                    f"{path}: {kind}[{position}]: {' or '.join(map(repr, needed))} is neither a number nor text: "
+                    f"{brief(record)}"
                 )
             if kind == "annotations" and "id" not in record:
                 record["id"] = position + 1  # pycocotools needs an id, captions do not

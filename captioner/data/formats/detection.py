@@ -103,6 +103,22 @@ def _read_file(
     name: str | None,
     images_setting: str | None,
 ) -> CaptionSet:
+    try:
+        return _read_as(path, images, format, split, name, images_setting)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        # The readers check what people get wrong. This is for files that are not caption files at all.
+        kind = format or "caption"
+        raise CaptionerError(f"{path}: not a {kind} file that can be read ({type(error).__name__}: {error})") from error
+
+
+def _read_as(
+    path: Path,
+    images: Path | None,
+    format: str | None,
+    split: str | None,
+    name: str | None,
+    images_setting: str | None,
+) -> CaptionSet:
     content: Any = None
     if format is None:
         format, content = _detect(path)

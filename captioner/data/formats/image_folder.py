@@ -69,7 +69,7 @@ class ImageFolder:
             return frozenset(path.name for path in zip_paths.glob(folder, "*"))
         try:
             return frozenset(os.listdir(folder))  # noqa: PTH208 (faster, only names are needed)
-        except OSError:
+        except (OSError, ValueError):  # a name with a NUL
             return frozenset()
 
     def _folders(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from captioner.data.caption_set import CaptionSet, Item, split_name
 from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import read_json
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, brief
 
 
 def read_karpathy(
@@ -27,7 +27,9 @@ def read_karpathy(
     for position, record in enumerate(records):
         for key in ("filename", "split", "sentences"):
             if not isinstance(record, dict) or key not in record:
-                raise CaptionerError(f"{path}: images[{position}] lacks {key!r}: {str(record)[:80]}")
+                raise CaptionerError(f"{path}: images[{position}] lacks {key!r}: {brief(record)}")
+        if not isinstance(record["sentences"], list):
+            raise CaptionerError(f"{path}: images[{position}]: `sentences` is not a list: {brief(record)}")
     pictures = [(str(record["filename"]), str(record.get("filepath", ""))) for record in records]
     image_folder = find_image_folder(path, images, pictures, images_setting)
     key = next((key for key in ("cocoid", "imgid") if all(key in record for record in records)), "filename")

@@ -62,6 +62,8 @@ def parse_json(text: str, source: str, line: int | None = None) -> Any:
         raise CaptionerError(
             f"{source}: {problem} at line {line or error.lineno}, column {error.colno}: {error.msg}"
         ) from None
+    except ValueError:  # the only other one: a number of thousands of digits
+        raise CaptionerError(f"{source}: the JSON has a number that is too large to read") from None
     except RecursionError:
         raise CaptionerError(f"{source}: the JSON is nested too deeply to be a caption file") from None
 

@@ -361,3 +361,29 @@ def test_the_published_files_have_the_documented_sizes() -> None:
     flickr = read_set(SHARED / "flickr8k" / "dataset_flickr8k.json")
     assert [len(flickr.split(name)) for name in ("train", "val")] == [6000, 1000]
     assert {len(item.captions) for item in flickr} == {5}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"images": [{"id": [1], "file_name": "a.jpg"}], "annotations": []}',
+        '{"images": [{"id": 1, "file_name": {}}], "annotations": []}',
+        '{"images": [], "annotations": [{"image_id": [], "caption": "a"}]}',
+        '{"images": [{"filename": "a.jpg", "split": "train", "sentences": 3}]}',
+        '{"images": [{"filename": "a.jpg", "split": "train", "sentences": [], "imgid": [1]}]}',
+        '{"images": [7], "annotations": [7]}',
+        '{"images": [7]}',
+        '[{"image": "a\\u0000b.jpg", "caption": "a"}]',
+        '[{"image": "a.jpg", "caption": "a", "split": {"x": 1}}]',
+        '{"images": ' + "9" * 5000 + ', "annotations": []}',
+        "[" * 100_000,
+        "3",
+        "[3]",
+    ],
+)
+def test_a_file_with_wrong_types_is_read_or_refused_with_a_sentence(tmp_path, content):
+    (tmp_path / "captions.json").write_text(content)
+    try:
+        read_set(tmp_path / "captions.json")
+    except CaptionerError as error:
+        assert len(str(error)) < 600
