@@ -13,6 +13,9 @@ from importlib import resources
 
 from PIL import Image
 
+# The modules of the viewer, in the order in which an inline script needs them. viewer.css belongs to them.
+VIEWER_SCRIPTS = ("painting.js", "stage.js", "style_controls.js", "word_facts.js", "viewer.js")
+
 
 def data_uri(image: Image.Image, quality: int = 88) -> str:
     """A picture as a JPEG in a data URI."""

@@ -17,14 +17,13 @@ from captioner.caption import Caption, Word
 from captioner.errors import UsageError
 from captioner.images.reading import Picture
 from captioner.overlay import painting
-from captioner.overlay.embedding import data_uri, html_document, module_script, script_json, style_sheet
+from captioner.overlay.embedding import VIEWER_SCRIPTS, data_uri, html_document, module_script, script_json, style_sheet
 from captioner.overlay.lettering import shown_name
 from captioner.overlay.painting import Style
 from captioner.overlay.sheet import columns
 from captioner.overlay.view import view_of
 
 LONG_SIDE = 1000  # pixels of the embedded picture: sharp on a screen, small enough for mail
-SCRIPTS = ("painting.js", "stage.js", "word_facts.js", "viewer.js", "page.js")
 NEXT = "<!--next-->"  # replaced by the link to the next page, which is known only later
 
 
@@ -76,7 +75,11 @@ and use the arrow keys, to see for which words the model looked there.</p>
 </main>
 <script type="application/json" id="data">{_data(captions, style or Style())}</script>"""
     return html_document(
-        title, body, style_sheet=style_sheet("viewer.css", "page.css"), script=module_script(*SCRIPTS), module=True
+        title,
+        body,
+        style_sheet=style_sheet("viewer.css", "page.css"),
+        script=module_script(*VIEWER_SCRIPTS, "page.js"),
+        module=True,
     )
 
 

@@ -1,5 +1,5 @@
 /* The viewer: a picture, its caption, and for every word where the model looked. A plain ES module without a build step.
-   It needs viewer.css, and painting.js, stage.js and word_facts.js beside it. It loads nothing else.
+   It needs viewer.css, and painting.js, stage.js, style_controls.js and word_facts.js beside it. It loads nothing else.
 
      import { createViewer } from "./viewer.js";
      const viewer = createViewer(element, {
@@ -33,8 +33,9 @@
      viewer.destroy()
 
    captioner.overlay.view_of(caption) makes an entry of `captions` in Python. */
-import { STYLES, focus, scaleColors } from "./painting.js";
+import { focus } from "./painting.js";
 import { createStage, element } from "./stage.js";
+import { createStyleControls } from "./style_controls.js";
 import { fromPicture, isHabit, percent, spoken, wordFacts } from "./word_facts.js";
 
 const LEAST_TOP = 4, LEAST_TOP_RELIED = 1; // lowest tops of the two scales: flat maps look flat
@@ -109,7 +110,7 @@ function createViewer(root, options) {
       button.tabIndex = i === Math.max(selected, 0) ? 0 : -1;
     });
     facts.replaceChildren(...(word ? wordFacts(word, caption().rows, caption().cols, options.recaption && (() => without(word))) : []));
-    drawLegend(word && map(word, first), first);
+    styleControls.drawLegend(style, (word && map(word, first)?.top) ?? LEAST_TOP, first);
   }
 
   function select(index, { focus: takeFocus = false, quiet = false } = {}) {
@@ -321,44 +322,15 @@ function createViewer(root, options) {
   restoreButton.addEventListener("click", restore);
 
   // Controls
-  const legend = element("canvas", { width: 256, height: 1, role: "img", "aria-label": "Scale, from none to most" });
-  const ticks = element("div", { class: "cv-ticks" });
-  const styleChoice = element("select", {}, ...STYLES.map((name) => element("option", { value: name }, name)));
-  const strength = element("input", { type: "range", min: 0, max: 100 });
-  const gridBox = element("input", { type: "checkbox" }), ownScale = element("input", { type: "checkbox" });
-
-  function drawLegend(drawn, kind) {
-    legend.getContext("2d").putImageData(new ImageData(scaleColors(style), 256), 0, 0);
-    const tick = (text, share) => {
-      const mark = element("span", {}, text);
-      mark.style.left = `${100 * share}%`;
-      return mark;
-    };
-    const top = drawn?.top ?? LEAST_TOP;
-    legend.hidden = style.style === "contour";
-    if (style.style === "contour") ticks.replaceChildren(tick("Inside the thick line: half of it; thin lines: a quarter, three quarters", 0));
-    else if (style.perWord) ticks.replaceChildren(tick("0", 0), tick("the word's highest", 1));
-    else if (kind === "relied") ticks.replaceChildren(tick("no change", 0), tick(`${Math.exp(top).toFixed(1)} × less likely`, 1));
-    else ticks.replaceChildren(tick("0", 0), ...(top < 12 ? [tick("1", 1 / top)] : []), tick(`${top.toFixed(1)}\u00a0× an even look`, 1));
-  }
-
-  function setStyle(changes) {
-    style = { ...style, ...changes };
-    styleChoice.value = style.style;
-    strength.value = Math.round(100 * style.opacity);
-    gridBox.checked = style.grid || style.style === "blocks";
-    gridBox.disabled = style.style === "blocks";
-    ownScale.checked = style.perWord;
-    draw();
-  }
-  function change(changes) {
+  const styleControls = createStyleControls((changes) => {
     setStyle(changes);
     options.onstyle?.(changes);
+  });
+  function setStyle(changes) {
+    style = { ...style, ...changes };
+    styleControls.show(style);
+    draw();
   }
-  styleChoice.addEventListener("change", () => change({ style: styleChoice.value }));
-  strength.addEventListener("input", () => change({ opacity: strength.value / 100 }));
-  gridBox.addEventListener("input", () => change({ grid: gridBox.checked }));
-  ownScale.addEventListener("input", () => change({ perWord: ownScale.checked }));
   playButton.addEventListener("click", () => (timer ? stop() : play()));
   const step = (text, name, by) => {
     const button = element("button", { type: "button", "aria-label": name, class: by > 0 ? "cv-next" : "cv-back" }, text);
@@ -381,12 +353,8 @@ function createViewer(root, options) {
     });
     layers.append(button);
   }
-  const settings = element("details", { class: "cv-settings" }, element("summary", {}, "Settings"),
-    element("div", {}, element("label", {}, "Strength ", strength), element("label", {}, gridBox, " True grid"),
-      element("label", {}, ownScale, " Own scale for each word")));
   controls.append(element("div", { class: "cv-steps" }, step("←", "Previous word", -1), playButton, step("→", "Next word", 1)),
-    element("label", { class: "cv-style" }, "Style ", styleChoice), settings,
-    element("div", { class: "cv-legend" }, legend, ticks));
+    ...styleControls.elements);
   if (options.recaption) controls.append(element("div", { class: "cv-steps" }, eraseButton, againButton, restoreButton));
   if (options.controls === false) controls.hidden = true;
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from captioner.overlay.embedding import html_document, module_script, style_sheet
+from captioner.overlay.embedding import VIEWER_SCRIPTS, html_document, module_script, style_sheet
 from captioner.serve.caption_request import LARGEST
 from captioner.serve.service_settings import MEGABYTE, ServiceSettings
 from captioner.writers.wording import STYLES
 
 SCRIPTS = (
-    "painting.js",
-    "stage.js",
-    "word_facts.js",
-    "viewer.js",
+    *VIEWER_SCRIPTS,
     "captioner.serve/service_client.js",
     "captioner.serve/camera.js",
     "captioner.serve/web_page.js",

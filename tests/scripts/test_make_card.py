@@ -26,7 +26,7 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
     )
     run = tmp_path / "first"
     start(config, folder=run, device="cpu")
-    arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json"]
+    arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json", "--boxes", shapes]
     evaluation = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
     (tmp_path / "evaluation.json").write_text(evaluation)
     inputs: list[str | Path] = ["--evaluation", tmp_path / "evaluation.json", "--runs", run]
@@ -49,6 +49,8 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
     assert ["cross-entropy" in rows[0], "self-critical" in rows[1], len(rows)] == [True, True, 2]
     for name, score in json.loads(evaluation)["scores"].items():
         assert f"| {name} | {score:.1f} |" in done.stdout
+    if json.loads(evaluation)["boxes"]:
+        assert "| pointing game | " in done.stdout and "CHAIRi" in done.stdout
     captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
     assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
 
