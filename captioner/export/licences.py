@@ -14,6 +14,7 @@ from captioner.train.run_folder import RunFolder, model_folder
 
 FREE = "Apache-2.0"
 UNSTATED = "not stated"
+NON_COMMERCIAL = "non-commercial research and education"
 # Parts of the paths of training data whose terms are known.
 _ALLOWING = ("coco", "shapes")
 _FORBIDDING = {"flickr": "Flickr8k and Flickr30k may be used for non-commercial research and education only"}
@@ -27,6 +28,14 @@ def licence_of(config: Config, given: str | None) -> str:
     if reason is None:
         return FREE
     raise UsageError(f"{reason}: name the licence of the weights with --licence")
+
+
+def presumed_licence(config: Config) -> str:
+    """What a card can say where nobody was asked: Apache-2.0, the terms of Flickr8k, or that nothing is stated."""
+    if obstacle(config) is None:
+        return FREE
+    paths = [str(source.captions).lower() for source in config.data.train]
+    return NON_COMMERCIAL if any(part in path for part in _FORBIDDING for path in paths) else UNSTATED
 
 
 def obstacle(config: Config) -> str | None:

@@ -11,7 +11,7 @@ import yaml
 
 from captioner.bundle.loading import Bundle
 from captioner.errors import UsageError
-from captioner.export.licences import FREE, UNSTATED, obstacle
+from captioner.export.licences import UNSTATED, presumed_licence
 from captioner.export.run_bundle import export_run
 from captioner.files.existing import check_unoccupied
 from captioner.progress import duration
@@ -68,7 +68,7 @@ def train_photos(
         output,
         output / BUNDLE,
         training_data=preset.data.partition(" (")[0],
-        licence=licence or (FREE if obstacle(config) is None else UNSTATED),
+        licence=licence or presumed_licence(config),
     )
     _say_result(bundle, config, output, say)
     say(f"took {duration(time.monotonic() - began)}, expected {duration(expected.total)}")

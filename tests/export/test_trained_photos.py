@@ -11,7 +11,7 @@ import yaml
 from captioner.bundle.loading import load_bundle
 from captioner.data.shapes import write_shapes
 from captioner.errors import UsageError
-from captioner.export.licences import licence_of
+from captioner.export.licences import licence_of, presumed_licence
 from captioner.export.run_bundle import export_run
 from captioner.train.start import start
 from tests.cli.command_line import run
@@ -200,6 +200,8 @@ def test_a_licence_is_asked_for_unless_all_data_allow_apache(
     changes = {"training__start_from": start_from} if start_from else {}
     config = tiny_run.config(Path(root), data__train=[{"captions": captions}], **changes)
     assert licence_of(config, "MIT") == "MIT"
+    presumed = "Apache-2.0" if problem is None else "not stated"
+    assert presumed_licence(config) == ("non-commercial research and education" if "flickr" in captions else presumed)
     if problem is None:
         assert licence_of(config, None) == "Apache-2.0"
     else:
