@@ -132,10 +132,11 @@ def _run(settings: ServiceSettings, listener: socket.socket) -> None:
         server_header=False,
         timeout_keep_alive=min(KEEP_ALIVE, ceil(settings.timeout)),
     )
-    # After an orderly stop, uvicorn raises the signal once more; here the stop is a success.
+    server = DrainingServer(config, service)
+    # A signal counts before uvicorn handles signals itself, and one that it raises again after the stop does nothing.
     for sig in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(sig, signal.SIG_IGN)
-    DrainingServer(config, service).run([listener])
+        signal.signal(sig, server.handle_exit)
+    server.run([listener])
     if service.failure is not None:
         raise service.failure
 
