@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,11 +34,13 @@ def check_contact_sheet(path: Path) -> None:
 
 
 def most_visual(words: Sequence[Word]) -> Word | None:
-    """The word that owes most to what the model saw, as in viewer.js; None if there is no content word."""
+    """The word that a viewer opens with (`visualness` in viewer.js); None if there is no content word."""
 
     def visualness(word: Word) -> float:
-        gained = word.evidence.seen - word.evidence.blurred if word.evidence is not None else 0.0
-        return gained + painting.focus(word.alpha) * word.gate
+        if word.evidence is None:
+            return painting.focus(word.alpha) * word.gate
+        gained = (word.evidence.seen - word.evidence.blurred) / math.log(1000)
+        return painting.focus(word.alpha) * min(max(gained, 0.0), 1.0)
 
     return max((word for word in words if is_content_word(word.text)), key=visualness, default=None)
 

@@ -42,11 +42,10 @@ const LEAST_TOP = 4, LEAST_TOP_RELIED = 1; // lowest tops of the two scales: fla
 const GUIDE = "Point at a word, tap it, or use the arrow keys ← → to see where the model looked for it.";
 const PAUSE = 900, SLOW_PAUSE = 1600; // milliseconds per word while playing
 
-// How much a word owes to what the model saw, to choose the word that a viewer opens with.
+// How concentrated the map of a word is, times how much the word owes to the picture. A viewer opens with the highest.
 function visualness(word) {
   if (word.content === false) return -1;
-  const gained = word.evidence ? word.evidence.seen - word.evidence.blurred : 0;
-  return gained + focus(word.map) * (typeof word.gate === "number" ? word.gate : 0.5);
+  return focus(word.map) * (word.evidence ? fromPicture(word.evidence) : word.gate ?? 0.5);
 }
 
 const total = (map) => map.reduce((sum, value) => sum + value, 0) || 1;

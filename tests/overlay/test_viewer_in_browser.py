@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import io
 import json
@@ -20,8 +21,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
+from captioner.caption import Evidence
 from captioner.overlay import painting, view_of
 from captioner.overlay.colors import COLOR_MAP
+from captioner.overlay.contact_sheet import most_visual
 from captioner.overlay.painting import Style
 from tests.overlay.browser import browser, complaints  # noqa: F401
 from tests.overlay.handmade_captions import blob, caption, flat, one_cell
@@ -174,3 +177,21 @@ def test_a_part_and_a_word_can_be_erased_where_the_document_can_caption_again(br
     browser.execute_script(press, "Caption again without “dog”")
     WebDriverWait(browser, 5).until(lambda d: d.execute_script(words) == "a cat")
     assert browser.execute_script("return asked[1]") == {"cells": [], "without": ["dog"]}
+
+
+def test_javascript_and_python_open_with_the_same_word(browser, site):  # noqa: F811
+    relied = flat(4, 6)
+    for gains in ((5.0, 0.1, 2.0), (0.0, 1.0, 9.0)):
+        one = caption("dog runs grass", size=(60, 40))
+        words = tuple(
+            dataclasses.replace(word, evidence=Evidence(relied, -0.1, -0.1 - gain))
+            for word, gain in zip(one.words, gains, strict=True)
+        )
+        for drawn in (one, dataclasses.replace(one, words=words)):
+            scores = run_module(
+                browser,
+                site,
+                'const { visualness } = await import("./viewer.js"); return given[0].map(visualness);',
+                view_of(drawn)[0]["words"],
+            )
+            assert most_visual(drawn.words) is drawn.words[int(np.argmax(scores))]
