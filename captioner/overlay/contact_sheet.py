@@ -12,6 +12,7 @@ from PIL import Image
 from captioner.caption import Caption, Word
 from captioner.errors import UsageError
 from captioner.files.atomic import write_atomically
+from captioner.files.existing import is_occupied
 from captioner.overlay import lettering, painting
 from captioner.overlay.canvas import Raster
 from captioner.overlay.painting import Style
@@ -46,11 +47,12 @@ def most_visual(words: Sequence[Word]) -> Word | None:
 
 
 class ContactSheet:
-    """Collects tiles and writes a file per 48 photos: NAME.png, NAME-2.png, …"""
+    """Writes a file per 48 photos: NAME.png, NAME-2.png, … Numbers whose files exist are left out."""
 
-    def __init__(self, path: Path, style: Style | None = None) -> None:
+    def __init__(self, path: Path, style: Style | None = None, *, overwrite: bool = False) -> None:
         check_contact_sheet(path)
-        self.path, self.style = path, style or Style()
+        self.path, self.style, self.overwrite = path, style or Style(), overwrite
+        self._number = 0  # of the last file
         self._tiles: list[Image.Image] = []
         self.files: list[Path] = []
 
@@ -64,8 +66,9 @@ class ContactSheet:
         """Write the tiles that are not written yet."""
         if not self._tiles:
             return
-        number = len(self.files) + 1
-        path = self.path if number == 1 else self.path.with_stem(f"{self.path.stem}-{number}")
+        path = self._next_path()
+        while is_occupied(path) and not self.overwrite:
+            path = self._next_path()
         across = min(COLUMNS, len(self._tiles))
         down = -(-len(self._tiles) // across)
         width, height = TILE[0], TILE[1] + TEXT
@@ -76,6 +79,10 @@ class ContactSheet:
         write_atomically(path, _encoded(page, path))
         self.files.append(path)
         self._tiles = []
+
+    def _next_path(self) -> Path:
+        self._number += 1
+        return self.path if self._number == 1 else self.path.with_stem(f"{self.path.stem}-{self._number}")
 
 
 def tile(caption: Caption, style: Style) -> Image.Image:

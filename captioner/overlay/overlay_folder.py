@@ -101,7 +101,11 @@ class OverlayFolder:
         # Pictures of the run that lie in this folder are never replaced, not even with `overwrite`.
         self._resolved = path.resolve()
         self._taken |= {_key(picture.name) for picture in inputs if picture.resolve().parent == self._resolved}
-        self._contact = ContactSheet(contact_sheet, self.style) if contact_sheet is not None else None
+        self._contact = (
+            ContactSheet(contact_sheet, self.style, overwrite=overwrite or resume)
+            if contact_sheet is not None
+            else None
+        )
         self._cards: list[gallery.Card] = []
         self._page: Path | None = None  # the last page
         self._kept: set[Path] = set()  # pages that existed and are not ours to change

@@ -165,6 +165,16 @@ def test_a_contact_sheet_shows_every_picture_in_files_of_48(tmp_path):
         assert second.width == 2 * 262 + 14
 
 
+def test_the_files_of_a_contact_sheet_replace_no_other_file(tmp_path):
+    (tmp_path / "contact-2.png").write_bytes(b"mine")
+    folder = OverlayFolder(tmp_path / "out", ["npz"], contact_sheet=tmp_path / "contact.png")
+    for number in range(49):
+        add(folder, f"{number}.jpg")
+    folder.finish()
+    assert (tmp_path / "contact-2.png").read_bytes() == b"mine"
+    assert folder.contact_sheets == [tmp_path / "contact.png", tmp_path / "contact-3.png"]
+
+
 @pytest.mark.parametrize("name, problem", [("contact.gif", "png or .jpg"), ("missing/contact.png", "does not exist")])
 def test_a_contact_sheet_that_cannot_be_written_is_refused_at_once(tmp_path, name, problem):
     with pytest.raises(UsageError, match=problem):
