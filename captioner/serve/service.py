@@ -62,6 +62,9 @@ class Service:
         except CaptionerError as error:
             self.failure = error
             return
+        except Exception as error:  # such as too little memory: without a model there is nothing to serve
+            self.failure = CaptionerError(f"the models cannot be loaded ({type(error).__name__}: {error})")
+            return
         self.batchers = {
             name: Batcher(
                 name,
