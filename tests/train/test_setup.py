@@ -75,7 +75,7 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
 
     monkeypatch.setattr(export, "export_graphs", spoilt)
     with pytest.raises(CaptionerError, match="export: "):
-        export_run(trained, tmp_path / "bundle")
+        export_run(trained, tmp_path / "bundle", licence="MIT")
     assert not (tmp_path / "bundle").exists()
 
 
