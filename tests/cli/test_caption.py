@@ -315,7 +315,7 @@ def test_retry_captions_only_what_failed(run, photos):
     code, _, err = run("--retry", "out")
     assert code == 2 and "not a file of `captioner caption --summary`" in err
     code, _, err = run("photos", "--retry", "summary.json")
-    assert code == 2 and "give the pictures as PATH, or a summary with --retry" in err
+    assert code == 2 and "give the pictures as PATH, or --retry with a summary" in err
     code, _, err = run("photos", "--summary", "summary.json")
     assert code == 2 and "summary.json exists and is kept" in err
 
