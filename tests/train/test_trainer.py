@@ -154,7 +154,7 @@ def test_resume_needs_a_checkpoint_and_refuses_another_config(shapes: Path, tmp_
     RunFolder(tmp_path).checkpoint.touch()
     with pytest.raises(UsageError, match="leave out --config and --overwrite"):
         start(config, resume=tmp_path)
-    with pytest.raises(UsageError, match="give --config FILE to start a run, or --resume RUN"):
+    with pytest.raises(UsageError, match="--config FILE to start a run, or --resume RUN"):
         start(None)
 
 
