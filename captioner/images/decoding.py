@@ -5,6 +5,7 @@ The accepted formats, the limits and the EXIF orientation are applied here and n
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,6 +29,7 @@ SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", "
 # No other format is opened, because some of Pillow's plugins start other programs. The common formats are tried
 # first: for the others Pillow loads all its plugins, and not every build of Pillow has them.
 _COMMON, _OTHERS = ("JPEG", "PNG", "GIF", "BMP", "PPM"), ("WEBP", "TIFF", "AVIF", "DIB")
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its errors go to standard error, beside our sentence
 _ORIENTATION_TAG = 0x0112
 _DNG_TAG = 0xC612
 

@@ -96,7 +96,7 @@ def finished_names(path: Path, format: LineFormat, *, escape_formulas: bool = Fa
     try:
         names = _names(text, format)
         if format == "csv" and escape_formulas:
-            names = {name[1:] if _FORMULA.match(name[1:]) else name for name in names}
+            names = {name[1:] if name[:1] == "'" and _FORMULA.match(name) else name for name in names}
     except (RecursionError, csv.Error, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path}: cannot resume, because this is not a {format} file of `captioner caption` ({error}); "
@@ -145,9 +145,16 @@ def _word(word: Word) -> dict[str, Any]:
 
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(rows)
-    return table.getvalue()
+    """Rows that end with a line feed. Python quotes a carriage return only where it belongs to the end of a row."""
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\r\n")
+    text = ""
+    for row in rows:
+        writer.writerow(row)
+        text += table.getvalue().removesuffix("\r\n") + "\n"
+        table.seek(0)
+        table.truncate()
+    return text
 
 
 def _without_formulas(row: Sequence[Any]) -> list[Any]:
