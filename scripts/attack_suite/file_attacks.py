@@ -22,7 +22,7 @@ from attack_suite import mutations
 
 Attack = Callable[[], None]
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "default"
-SECONDS = 12.0  # that one input may take: the limit of a picture, and a little for a busy machine
+SECONDS = 11.0  # of the processor that one input may take: the limit of a picture, and a little more
 
 
 def picture_attack(folder: Path, rng: random.Random) -> Attack:
@@ -194,7 +194,7 @@ def main(name: str, folder: Path, seed: int, seconds: float) -> None:
     attack = ATTACKS[name](folder, random.Random(seed))
     tried, bad, end = 0, [], time.monotonic() + seconds
     while time.monotonic() < end:
-        start = time.monotonic()
+        start = time.process_time()  # a busy machine is not the input's fault
         problem = None
         try:
             attack()
@@ -202,8 +202,8 @@ def main(name: str, folder: Path, seed: int, seconds: float) -> None:
             problem = f"a message of {len(str(error)):,} characters" if len(str(error)) > 20_000 else None
         except Exception:
             problem = traceback.format_exc()[-600:]
-        if time.monotonic() - start > SECONDS:
-            problem = f"took {time.monotonic() - start:.1f} seconds"
+        if time.process_time() - start > SECONDS:
+            problem = f"took {time.process_time() - start:.1f} seconds"
         tried += 1
         if problem:
             bad.append(problem)
