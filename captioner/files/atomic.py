@@ -13,6 +13,7 @@ from zlib import crc32
 from captioner.files.existing import check_not_read_only
 
 UNFINISHED = ".*.part"  # names of the files that are being written
+_being_written: set[Path] = set()  # by this process
 
 
 @contextlib.contextmanager
@@ -24,6 +25,7 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """
     check_not_read_only(path)
     part = path.with_name(_unfinished_name(path.name))
+    _being_written.add(part.absolute())
     try:
         with part.open("wb") as file:
             yield file
@@ -38,6 +40,8 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError):  # name the file that was asked for, not the temporary one
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+    finally:
+        _being_written.discard(part.absolute())
     if not sync:
         return
     with contextlib.suppress(OSError):  # some systems cannot sync a folder; the rename may then be lost in a power cut
@@ -64,10 +68,16 @@ def _unfinished_name(name: str) -> str:
 
 
 def sweep(folder: Path) -> None:
-    """Remove unfinished files of writers that were killed. Those of running processes and of other programs stay."""
+    """Remove unfinished files of writers that were killed. Those of running processes and of other programs stay.
+
+    A killed writer may have had the number of this process, as in a container that is started again.
+    """
     for part in folder.glob(UNFINISHED):
         process = part.name.split(".")[-2]
-        if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
+        if not process.isdecimal():
+            continue
+        own = int(process) == os.getpid()
+        if part.absolute() not in _being_written if own else not is_running(int(process)):
             part.unlink(missing_ok=True)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from captioner.caption import Caption
 from captioner.errors import UsageError
+from captioner.files.atomic import open_atomically
 from captioner.installation import install_command
 from captioner.writers.lines import record
 from captioner.writers.wording import Wording
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROWS = 1000  # captions of a row group
+_ESCAPE = "u(d[89a-f][0-9a-f]{2}|005c)"
 
 
 class ParquetWriter:
@@ -26,15 +29,15 @@ class ParquetWriter:
 
     def __init__(self, path: Path, *, resume: bool = False, wording: Wording | None = None) -> None:
         self._pyarrow = pyarrow_library()
-        self._path, self._wording = path, wording or Wording()
-        self._part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._wording = wording or Wording()
         self._rows: list[dict[str, Any]] = []
         self.finished: set[str] = set()
         older = _read(path) if resume and path.is_file() and path.stat().st_size else None
-        self._writer = self._pyarrow.ParquetWriter(self._part, schema())
+        self._file = ExitStack()
+        self._writer = self._pyarrow.ParquetWriter(self._file.enter_context(open_atomically(path)), schema())
         if older is not None:
             self._writer.write_table(older)
-            self.finished = set(older.column("image").to_pylist())
+            self.finished = set(map(_unescape, older.column("image").to_pylist()))
 
     def write(self, name: str, caption: Caption) -> None:
         self._rows += rows(name, caption, self._wording)
@@ -42,9 +45,14 @@ class ParquetWriter:
             self._flush()
 
     def close(self) -> None:
-        self._flush()
-        self._writer.close()
-        self._part.replace(self._path)
+        with self._file:
+            try:
+                self._flush()
+                self._writer.close()
+            finally:
+                self._writer.is_open = (
+                    False  # else pyarrow closes it again after a failure, and writes to a closed file
+                )
 
     def _flush(self) -> None:
         import pyarrow
@@ -56,7 +64,7 @@ class ParquetWriter:
 
 def rows(name: str, caption: Caption, wording: Wording) -> list[dict[str, Any]]:
     """One row per caption, best first, with the values of a JSON line."""
-    name = name.encode("utf-8", errors="surrogateescape").decode("utf-8", errors="replace")
+    name = _escape(name)
     table = []
     for rank, one in enumerate((caption, *caption.alternatives), 1):
         values = record(name, one, words=True, wording=wording)
@@ -102,6 +110,15 @@ def pyarrow_library() -> Any:
             f"--format parquet needs the package pyarrow ({error}): {install_command('parquet')}"
         ) from None
     return pyarrow.parquet
+
+
+def _escape(name: str) -> str:
+    """A name as UTF-8: a byte that is not becomes \\udcXX as in JSON, and a backslash before such an escape \\u005c."""
+    return re.sub(rf"[\ud800-\udfff]|\\(?={_ESCAPE})", lambda match: f"\\u{ord(match[0]):04x}", name)
+
+
+def _unescape(name: str) -> str:
+    return re.sub(rf"\\{_ESCAPE}", lambda match: chr(int(match[1], 16)), name)
 
 
 def _read(path: Path) -> Any:

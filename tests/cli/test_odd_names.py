@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -53,7 +55,7 @@ def call(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[by
     return done
 
 
-@pytest.mark.parametrize("format", ["text", "jsonl", "csv", "coco"])
+@pytest.mark.parametrize("format", ["text", "jsonl", "csv", "coco", "parquet", "html"])
 def test_a_resumed_run_and_other_readers_get_every_name_back(photos, model, format):
     options = ["--escape-formulas"] if format == "csv" else []
     caption = ["caption", "photos", "-m", model, "-f", format, "-o", "out", *options]
@@ -67,6 +69,12 @@ def test_a_resumed_run_and_other_readers_get_every_name_back(photos, model, form
         with (photos / "out").open(newline="", errors="surrogateescape", encoding="utf-8") as file:
             read = {os.fsencode(row["image"]) for row in csv.DictReader(file)}
         assert read == names
+    elif format == "parquet":
+        stored = pyarrow.parquet.read_table(photos / "out").column("image").to_pylist()
+        assert len(stored) == len(NAMES) and "photos/\\udcff\\udcfe.png" in stored
+    elif format == "html":
+        entries = json.loads(re.findall(r'id="captions">(.*?)</script>', before.decode("utf-8"))[0])
+        assert {os.fsencode(entry["image"]) for entry in entries} == names and len(entries) == len(NAMES)
     elif format != "text":
         content = before.decode("utf-8")
         entries = json.loads(content) if format == "coco" else [json.loads(line) for line in content.splitlines()]

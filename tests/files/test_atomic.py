@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ def test_sweep_removes_unfinished_files_and_nothing_else(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "last.safetensors", "notes.part"]
 
 
+def test_sweep_keeps_what_this_process_is_writing_and_removes_what_a_killed_one_of_its_number_left(tmp_path: Path):
+    left = tmp_path / f".old.{os.getpid()}.part"
+    left.write_text("x")
+    with open_atomically(tmp_path / "a") as file:
+        file.write(b"new")
+        sweep(tmp_path)
+        assert not left.exists()
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
 def test_a_file_written_in_pieces_appears_when_the_block_ends(tmp_path: Path) -> None:
     with open_atomically(tmp_path / "a") as file:
         file.write(b"one ")
@@ -77,8 +88,10 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_only_this_module_renames_temporary_files() -> None:
-    """Every other module writes through it; only downloads keep a part on purpose, to continue it."""
+    """Every other module writes through it. Downloads keep a part on purpose, and notebooks show a temporary page."""
     package = Path(__file__).parents[2] / "captioner"
     ways = ("NamedTemporaryFile", "mkstemp", "os.replace", '.part"')
-    others = [path for path in package.rglob("*.py") if path.name not in ("atomic.py", "transfer_record.py")]
+    others = [
+        path for path in package.rglob("*.py") if path.name not in ("atomic.py", "transfer_record.py", "notebook.py")
+    ]
     assert [path.name for path in others if any(way in path.read_text() for way in ways)] == []

@@ -43,6 +43,15 @@ def test_a_model_is_never_written_over_a_run_a_bundle_or_a_file(tmp_path: Path) 
         RunFolder(tmp_path / "file").check_writable()
 
 
+def test_the_confidence_of_an_exported_run_is_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    for name in ("run.lock", "bundle/manifest.json", "bundle/confidence.json"):
+        (tmp_path / name).touch()
+    RunFolder(tmp_path).check_replaceable()
+    RunFolder(tmp_path).remove()
+    assert not (tmp_path / "bundle").exists()
+
+
 def test_the_best_folder_stands_for_its_run() -> None:
     assert model_folder(Path("runs/a/best")) == model_folder(Path("runs/a")) == Path("runs/a")
 

@@ -10,6 +10,7 @@ import pytest
 
 from captioner.errors import UsageError
 from captioner.writers.parquet_writer import ParquetWriter
+from captioner.writers.sidecars import SidecarWriter
 from tests.overlay.handmade_captions import caption
 
 
@@ -41,9 +42,38 @@ def test_a_resumed_file_keeps_its_rows_and_knows_its_images(tmp_path: Path):
     assert table.column("image").to_pylist() == ["a.jpg", "a.jpg", "b.jpg", "b.jpg"]
 
 
-def test_names_that_are_not_utf8_do_not_stop_the_run(tmp_path: Path):
-    write(tmp_path / "out.parquet", ["caf\udce9.jpg"])
-    assert pyarrow.parquet.read_table(tmp_path / "out.parquet").column("image")[0].as_py() == "caf\ufffd.jpg"
+def test_names_that_are_not_utf8_are_escaped_as_in_json_and_known_again(tmp_path: Path):
+    names = ["caf\udce9.jpg", r"caf\udce9.jpg", r"a\b\u005cudce9", "\\\udce9", r"C:\users\u2028"]
+    write(tmp_path / "out.parquet", names)
+    stored = pyarrow.parquet.read_table(tmp_path / "out.parquet").column("image").to_pylist()[::2]
+    assert stored[0] == r"caf\udce9.jpg"
+    assert stored[-1] == r"C:\users\u2028"
+    assert len(set(stored)) == len(names)
+    assert write(tmp_path / "out.parquet", [], resume=True).finished == set(names)
+
+
+def test_a_sidecar_in_the_same_folder_does_not_cost_the_table(tmp_path: Path):
+    """The first sidecar of a folder removes the unfinished files of killed writers there."""
+    writer = ParquetWriter(tmp_path / "out.parquet")
+    writer.write("a.jpg", caption("a dog runs"))
+    SidecarWriter().write(str(tmp_path / "a.jpg"), ["A dog runs."])
+    writer.close()
+    assert pyarrow.parquet.read_table(tmp_path / "out.parquet").num_rows == 1
+
+
+def test_a_table_that_cannot_be_completed_leaves_the_old_one_and_no_unfinished_file(tmp_path: Path, monkeypatch):
+    write(tmp_path / "out.parquet", ["a.jpg"])
+    before = (tmp_path / "out.parquet").read_bytes()
+    writer = ParquetWriter(tmp_path / "out.parquet")
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "_flush", full)
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+    assert (tmp_path / "out.parquet").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
 
 
 def test_another_file_is_not_resumed(tmp_path: Path):
