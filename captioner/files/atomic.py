@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     except BaseException as error:
         part.unlink(missing_ok=True)
         if isinstance(error, OSError):  # name the file that was asked for, not the temporary one
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
         raise
     finally:
         _being_written.discard(part.absolute())
