@@ -70,3 +70,20 @@ def find_model(name: str | Path) -> Path:
             f"Set CAPTIONER_WEIGHTS to a folder of bundles, such as weights of {REPOSITORY}, or give a bundle's folder."
         )
     raise UsageError(f"{unknown('model', name, models)} Searched: {searched}.")
+
+
+def start_folder(start: str | Path) -> Path:
+    """The folder of `training.start_from`: a model by its name, or by a path the folder of a bundle or of a run.
+
+    As in `find_model`, one word is a name. A Path can't say `./toy`, so one of one word is a name too.
+    """
+    path = Path(start).expanduser()
+    if path.name != str(start):
+        if not path.exists():
+            raise UsageError(f"training.start_from: no such folder: {path}")
+        return path
+    if path.is_dir() and path.name not in dict(available_models()):
+        raise UsageError(
+            f"training.start_from: unknown model {path.name!r}; for the folder of that name here, give ./{path.name}"
+        )
+    return find_model(path.name)

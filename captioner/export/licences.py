@@ -6,7 +6,7 @@ from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST
 from captioner.bundle.loading import read_manifest
-from captioner.bundle.model_folders import find_model
+from captioner.bundle.model_folders import start_folder
 from captioner.errors import CaptionerError, UsageError
 from captioner.train import config_file as configs
 from captioner.train.config import Config
@@ -54,9 +54,7 @@ def obstacle(config: Config) -> str | None:
 def _of_start(start: Path) -> str | None:
     """Weights that were trained further keep the terms of their first training data."""
     try:
-        folder = model_folder(start.expanduser())
-        if not folder.exists() and len(start.parts) == 1:
-            folder = find_model(start.name)
+        folder = model_folder(start_folder(start))
         if (folder / MANIFEST).is_file():
             licence = read_manifest(folder).licence
             return None if licence == FREE else f"the run started from {start}, whose licence is {licence!r}"

@@ -216,8 +216,8 @@ class TrainingSettings(Settings):
     compile: bool = Field(False, description="Compile the model with torch.compile.")
     start_from: Path | None = Field(
         None,
-        description="Folder of a run or bundle, or name of a model, whose weights training starts from. If absent, "
-        "they are random.",
+        description="Name of a model, or folder of a run or bundle (`./mine` in the current folder), whose weights "
+        "training starts from. If absent, they are random.",
     )
     checkpoint_every: int = Field(500, ge=1, description="Steps between checkpoints.")
     augment: bool = Field(True, description="When training from pixels: random crops and mirror images.")
@@ -230,6 +230,14 @@ class TrainingSettings(Settings):
     )
     threads: int | None = Field(None, ge=1, description="Threads of torch. If absent, torch decides.")
     validation: ValidationSettings = Field(default_factory=lambda: ValidationSettings())
+
+    @field_validator("start_from", mode="before")
+    @classmethod
+    def _folder_stays_a_folder(cls, value: Any) -> Any:
+        """`./mine` as an absolute path, because a Path forgets the dot and would be the name of a model."""
+        if isinstance(value, str) and len(Path(value).parts) == 1 and Path(value).name != value:
+            return Path(value).expanduser().absolute()
+        return value
 
 
 class Config(Settings):

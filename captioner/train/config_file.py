@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from captioner.bundle.layout import MANIFEST
 from captioner.bundle.loading import read_manifest
-from captioner.bundle.model_folders import find_model
+from captioner.bundle.model_folders import start_folder
 from captioner.errors import CaptionerError, UsageError, brief, nearest
 from captioner.model.renames import current_setting, current_settings
 from captioner.model.settings import Settings
@@ -65,9 +65,8 @@ def _with_search_of_start(raw: dict[str, Any]) -> dict[str, Any]:
     training = raw.get("training")
     if not isinstance(training, dict) or not isinstance(training.get("start_from"), str):
         return raw
-    start = Path(training["start_from"]).expanduser()
     try:
-        inherited = search_of_model(start if start.exists() or len(start.parts) > 1 else find_model(start.name))
+        inherited = search_of_model(start_folder(training["start_from"]))
     except CaptionerError:  # the run reports a model that can't be read
         return raw
     validation = training.setdefault("validation", {})

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from captioner.bundle.layout import VOCABULARY
+from captioner.bundle.model_folders import start_folder
 from captioner.inference.torch_backend import TorchBackend
 from captioner.model import loss as objective
 from captioner.model.network import Network
@@ -17,6 +18,7 @@ from captioner.progress import duration
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import Config, sized
 from captioner.train.corpus import Corpus, padded_arrays
+from captioner.train.run_folder import model_folder
 from captioner.train.splits import read_splits
 from captioner.train.validation import caption
 
@@ -50,8 +52,9 @@ def expected_time(config: Config, device: torch.device) -> tuple[Config, Expecte
     """The config with the settings that follow the number of pictures, and the time that its run takes here."""
     train, val = read_splits(config)
     start = config.training.start_from
-    if start is not None and (start / VOCABULARY).is_file():
-        vocabulary = Vocabulary.load(start / VOCABULARY)
+    known = None if start is None else model_folder(start_folder(start)) / VOCABULARY
+    if known is not None and known.is_file():
+        vocabulary = Vocabulary.load(known)
     else:
         vocabulary = Vocabulary.build(train.captions(), minimum_count=config.data.minimum_count)
     corpus = Corpus.of(train, vocabulary, config.data.max_length)

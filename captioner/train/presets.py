@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from captioner.bundle.layout import MANIFEST, VOCABULARY
+from captioner.bundle.layout import VOCABULARY
 from captioner.bundle.loading import read_manifest
 from captioner.bundle.model_folders import find_model
 from captioner.data.caption_set import CaptionSet
@@ -125,7 +125,7 @@ def _start(wanted: str | None, captions: Sequence[str]) -> tuple[Path | None, st
     if wanted is None and len(captions) >= FEW_CAPTIONS:
         return None, f"train from scratch: {count} are {FEW_CAPTIONS:,} or more", ()
     name = wanted or "default"
-    folder = Path(name) if (Path(name) / MANIFEST).is_file() else find_model(name)
+    folder = find_model(name)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     words = [word for caption in captions for word in tokenize(caption)]
     unknown = [word for word in words if word not in vocabulary]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from captioner.bundle.layout import MANIFEST, WEIGHTS
 from captioner.bundle.loading import load_bundle, read_manifest
-from captioner.bundle.model_folders import available_models, find_model
+from captioner.bundle.model_folders import start_folder
 from captioner.data.boxes import with_boxes
 from captioner.data.caption_set import CaptionSet
 from captioner.errors import CaptionerError, UsageError, unknown
@@ -86,11 +86,7 @@ class InitialWeights:
     @classmethod
     def of_model(cls, path: Path) -> InitialWeights:
         """The best weights of a run, or the weights of a bundle, by its folder or by the model's name."""
-        path = path.expanduser()
-        if len(path.parts) == 1 and (path.name in dict(available_models()) or not path.exists()):
-            path = find_model(path.name)  # a name is a model's, before it is a folder's
-        if not path.exists():
-            raise UsageError(f"training.start_from: no such folder: {path}")
+        path = start_folder(path)
         if (path / MANIFEST).is_file():
             load_bundle(path)  # verifies every file before its weights are used
         run_folder = RunFolder(model_folder(path))

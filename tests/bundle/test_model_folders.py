@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from captioner.bundle import model_folders
-from captioner.bundle.model_folders import available_models, find_model
+from captioner.bundle.model_folders import available_models, find_model, start_folder
 from captioner.errors import UsageError
 from tests.tiny_bundle import write_model
 
@@ -91,3 +91,18 @@ def test_a_folder_of_the_current_folder_does_not_replace_a_model_of_that_name(mo
     assert find_model(Path("toy")).resolve() == here / "toy"
     with pytest.raises(UsageError, match=r"unknown model 'mine'; for the folder of that name here, give \./mine"):
         find_model("mine")
+
+
+def test_training_starts_from_a_model_of_that_name_and_from_a_folder_by_its_path(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(tmp_path))
+    here = tmp_path / "work"
+    write_model(here / "toy", seed=5)
+    (here / "run").mkdir()
+    monkeypatch.chdir(here)
+    assert start_folder("toy") == start_folder(Path("toy")) == model.folder
+    assert start_folder("./toy").resolve() == start_folder(here / "toy") == here / "toy"
+    assert start_folder("./run").resolve() == here / "run"
+    with pytest.raises(UsageError, match=r"unknown model 'run'; for the folder of that name here, give \./run"):
+        start_folder("run")
+    with pytest.raises(UsageError, match="no such folder: no/where"):
+        start_folder("no/where")

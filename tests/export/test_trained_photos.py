@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from captioner.bundle.loading import load_bundle
 from captioner.data.shapes import write_shapes
 from captioner.errors import UsageError
-from captioner.export.licences import licence_of, presumed_licence
+from captioner.export.licences import licence_of, obstacle, presumed_licence
 from captioner.export.run_bundle import export_run
 from captioner.train.start import start
 from tests.cli.command_line import run
@@ -207,3 +208,38 @@ def test_a_licence_is_asked_for_unless_all_data_allow_apache(
     else:
         with pytest.raises(UsageError, match=problem):
             licence_of(config, None)
+
+
+def test_the_name_of_a_model_is_never_a_folder_here_in_any_part_of_a_run(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder ./default with another licence, other words and other settings of search than the model default."""
+    from captioner.train.config_file import load
+    from captioner.train.presets import choose
+    from captioner.train.setup import InitialWeights
+
+    weights = tmp_path / "weights"
+    shutil.copytree(model, weights / "default")
+    monkeypatch.setenv("CAPTIONER_WEIGHTS", str(weights))
+    here = tmp_path / "here"
+    shutil.copytree(model, here / "default")
+    manifest = json.loads((here / "default" / "manifest.json").read_text())
+    manifest["decoding"]["length_power"], manifest["licence"] = 0.9, "another"
+    (here / "default" / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.chdir(here)
+    picture(Path("photos/1.jpg"), seed=1)
+    write(Path("photos/1.txt"), "a red circle")
+
+    def start(name: str) -> tuple[float, str | None, Path, Path | None]:
+        raw = tiny_run.settings(here, training__start_from=name, data__train=[{"captions": "coco.json"}])
+        Path("config.yaml").write_text(yaml.safe_dump(raw))
+        config = load(Path("config.yaml"))
+        assert config.training.start_from is not None
+        chosen = choose(Path("photos"), start_from=name).config.training.start_from
+        source = InitialWeights.of_model(config.training.start_from).source.parent
+        return config.training.validation.search.length_power, obstacle(config), source, chosen
+
+    named, by_path = start("default"), start("./default")
+    assert (named[0], named[2], named[3]) == (0.3, weights / "default", weights / "default")
+    assert (by_path[0], by_path[2], by_path[3]) == (0.9, here / "default", here / "default")
+    assert "another" not in (named[1] or "") and "whose licence is 'another'" in (by_path[1] or "")
