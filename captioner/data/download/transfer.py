@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from captioner.data.cost import readable
 from captioner.data.download.http import DownloadError, PassingError, RangeError, opened
+from captioner.data.download.retrying import pause_after
 from captioner.data.download.transfer_record import TransferRecord, forget, load_record, part_of, record_of
 from captioner.files.atomic import write_atomically
 from captioner.progress import ProgressBar
@@ -29,8 +30,7 @@ from captioner.terminal import say
 
 RANGE = 1 << 24  # bytes of a range, for large files
 BLOCK = 1 << 16  # bytes per read
-ATTEMPTS = 5  # in a row without a byte, before a transfer is given up
-PAUSE = 1.0  # seconds before the second attempt; doubled before each further one
+ATTEMPTS = 5  # in a row without progress, before a transfer is given up
 SAVE_EVERY = 1.0  # seconds between two records of what is on disk
 MEGABYTE = 1_000_000
 _CHANGED = "the file has changed on the server"
@@ -182,7 +182,8 @@ class _Transfer:
             try:
                 return self._read_range(index, file)
             except PassingError as error:
-                attempts = 1 if self.record.done[index] > before else attempts + 1
+                gained = self.record.ranges and self.record.done[index] > before
+                attempts = 1 if gained else attempts + 1
                 if not self.record.ranges:
                     self.record.done[index] = 0  # this server always begins at the beginning
                 _pause_or_give_up(error, attempts, self.part, self.stop)
@@ -245,7 +246,7 @@ class _Transfer:
 def _pause_or_give_up(error: PassingError, attempts: int, part: Path, stop: threading.Event | None = None) -> None:
     if attempts >= ATTEMPTS:
         raise DownloadError(f"{error}; given up after {attempts} attempts{_kept(part)}")
-    (stop or threading.Event()).wait(min(max(error.wait, PAUSE * 2 ** (attempts - 1)), 60))
+    pause_after(error, attempts, stop or threading.Event())
 
 
 def _kept(part: Path) -> str:

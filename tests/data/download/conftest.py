@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from captioner.data.download import http, single_pictures, transfer
+from captioner.data.download import http, retrying, transfer
 from tests.data.download.file_server import Server, serving
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(transfer, "PAUSE", 0.01)
+    monkeypatch.setattr(retrying, "PAUSE", 0.01)
     monkeypatch.setattr(transfer, "SAVE_EVERY", 0.05)
     monkeypatch.setattr(http, "TIMEOUT", 1.0)
-    monkeypatch.setattr(single_pictures, "PAUSE", 0.01)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     with serving() as server:

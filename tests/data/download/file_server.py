@@ -23,6 +23,7 @@ class Server:
     cut_after: int | None = None  # bytes of a body before the connection is cut, as long as `cuts` are left
     cuts: int = 0
     statuses: dict[str, list[int]] = field(default_factory=dict)  # to answer first, one per request
+    retry_after: str = ""  # header of these answers
     redirects: dict[str, str] = field(default_factory=dict)
     delay: float = 0.0  # seconds before each block of a body
     block: int = 1 << 16
@@ -47,7 +48,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
                 server.files[path] = content
             path = self.path.replace(f"{server.url}", "") if self.path.startswith("http://") else self.path
             if server.statuses.get(path):
-                return self._answer(server.statuses[path].pop(0))
+                wait = {"Retry-After": server.retry_after} if server.retry_after else {}
+                return self._answer(server.statuses[path].pop(0), wait)
             if path in server.redirects:
                 return self._answer(302, {"Location": server.redirects[path]})
             if path not in server.files:

@@ -87,6 +87,13 @@ def test_a_server_that_always_cuts_is_given_up_and_the_next_attempt_continues(se
     assert server.sent == len(CONTENT) - on_disk + 1
 
 
+def test_a_server_without_ranges_that_always_cuts_is_given_up(server: Server, target: Path) -> None:
+    server.ranges, server.block, server.cut_after, server.cuts = False, 10_000, 500_000, 20
+    with pytest.raises(DownloadError, match=r"the connection broke .*; given up after 5 attempts"):
+        fetch(url(server), target, md5=MD5)
+    assert not target.exists()
+
+
 def test_a_slow_server_is_waited_for_and_a_silent_one_is_not(server: Server, target: Path) -> None:
     server.block, server.delay = 250_001, 0.2
     fetch(url(server), target, md5=MD5, connections=1)
