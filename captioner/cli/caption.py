@@ -121,6 +121,7 @@ def command(
     from captioner.captioning import Captioner
     from captioner.files.existing import check_unoccupied, check_writable
     from captioner.images import inputs
+    from captioner.images.limits import Limits
     from captioner.images.reading import source_name
     from captioner.inference.search.constraints import knows
     from captioner.writers.caption_outputs import CaptionOutputs, check_output
@@ -160,15 +161,16 @@ def command(
     )
     require(not escape_formulas or output_format == "csv", "--escape-formulas needs --format csv")
     wording = Wording(style, prefix, suffix, min_confidence, unsure, unsure_text)
+    limits = given_limits(search)
     writers = photo_writers(
         sidecar_extension=sidecar_extension if sidecar else None,
         existing=existing,
         metadata=write_metadata,
         xmp_sidecar=xmp_sidecar,
         overwrite=overwrite,
+        limits=Limits(limits["pixel_limit"], limits["memory_limit"], limits["seconds_per_picture"]),
     )
     check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)
-    limits = given_limits(search)
     check_writable(summary_file, "--summary")
     options = given_options(search)
     if from_file is not None:

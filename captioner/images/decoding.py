@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageSequence, UnidentifiedImageError
 
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
@@ -69,6 +69,21 @@ def upright(image: Image.Image, frame: Frame) -> tuple[Image.Image, Frame]:
     rgb = to_rgb(image)
     transposition = ORIENTATIONS[frame.orientation].pillow
     return (rgb if transposition is None else rgb.transpose(transposition)), frame
+
+
+def stored_frames(file: IO[bytes], name: str, *, limits: Limits = LIMITS) -> Iterator[Image.Image]:
+    """Every frame of a picture as it is stored, neither turned nor converted. Each counts among the memory in turn."""
+    with explained(name), _without_pillow_limit():
+        timed = TimedFile(file, name, limits)
+        with _open(cast("IO[bytes]", timed), name) as image:
+            for frame in ImageSequence.Iterator(image):
+                width, height = frame.size
+                limits.check_pixels(name, width, height)
+                needed = decoding_bytes(frame, width * height, scans=jpeg_scans(frame), turned=False)
+                limits.check_memory(name, width, height, needed)
+                with memory_budget.reserve(needed, limits) as waited:
+                    timed.allow(waited)
+                    yield frame
 
 
 def inspect(path: Path, *, limits: Limits = LIMITS) -> Frame:

@@ -3,28 +3,28 @@
 A caption becomes the description (XMP dc:description, EXIF ImageDescription, and IPTC Caption-Abstract where the photo
 has IPTC) and the alternative text (XMP Iptc4xmpCore:AltTextAccessibility). Exiv2 writes the fields, and the image data
 is not encoded again. Every new file is compared with the old one before it takes its place: the image data must be the
-same, and no other field may be lost.
+same, and no other field may be lost. Exiv2 may arrange the camera maker's own block (MakerNote) anew if it knows its
+layout; then all fields that it reads from the block are compared, otherwise the bytes.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
-
-from PIL import Image
 
 from captioner.errors import CaptionerError
 from captioner.files.atomic import open_atomically
 from captioner.images.file_kinds import FileKind, file_kind
+from captioner.images.limits import LIMITS, Limits
+from captioner.writers.exif_check import check_exif
 from captioner.writers.image_data import image_data
 
 DESCRIPTION, ALT_TEXT = "Xmp.dc.description", "Xmp.iptc.AltTextAccessibility"
 EXIF_DESCRIPTION, IPTC_DESCRIPTION = "Exif.Image.ImageDescription", "Iptc.Application2.Caption"
+MAKER_NOTE, MAKER_NOTE_READ = "Exif.Photo.MakerNote", "Exif.MakerNote.Offset"  # the latter if Exiv2 knows the maker
 IPTC_CHARSET = "Iptc.Envelope.CharacterSet"
 FORMATS = ("JPEG", "PNG", "WebP", "TIFF")  # Exiv2 writes other formats not at all, or not without risk
 LARGEST = 1 << 30  # bytes; larger files are not read into memory
@@ -38,8 +38,9 @@ class MetadataWriter:
     adds_lines = False
     change = "--overwrite replaces it"
 
-    def __init__(self, *, overwrite: bool = False) -> None:
-        self.overwrite = overwrite
+    def __init__(self, *, overwrite: bool = False, limits: Limits = LIMITS) -> None:
+        """`limits` are for decoding TIFF files, to compare their pixels."""
+        self.overwrite, self._limits = overwrite, limits
 
     def write(self, name: str, lines: Sequence[str]) -> Path | None:
         """Write the first line into the photo. Returns its path if an existing description was kept."""
@@ -50,11 +51,11 @@ class MetadataWriter:
         try:
             old = _read(path)
             before = read_fields(old)
-            _check_exif(old)
+            check_exif(old)
             if not self.overwrite and description(before) is not None:
                 return path
             new = edited(old, changes(before, lines[0], overwrite=self.overwrite))
-            _check_nothing_lost(old, new, before)
+            _check_nothing_lost(old, new, before, self._limits)
             _replace(path, new)
         except OSError as error:
             raise CaptionerError(f"{name}: cannot be written ({error.strerror})") from None
@@ -137,39 +138,24 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _check_exif(data: bytes) -> None:
-    """Refuse a photo whose EXIF block has errors: what Exiv2 cannot read, it would drop."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            with Image.open(BytesIO(data)) as image:
-                exif = image.getexif()
-                for directory in (0x8769, 0x8825):  # EXIF and GPS
-                    exif.get_ifd(directory)
-                declared = bool(image.info.get("exif", b"").removeprefix(b"Exif\0\0"))
-        except Exception as error:  # Pillow reports damage with many classes, and with warnings
-            raise CaptionerError(f"its EXIF data is damaged ({_reason(error)})") from None
-    if declared and not exif:
-        raise CaptionerError("its EXIF data is damaged")
-
-
-def _check_nothing_lost(old: bytes, new: bytes, before: Fields) -> None:
-    if image_data(old) != image_data(new):
+def _check_nothing_lost(old: bytes, new: bytes, before: Fields, limits: Limits) -> None:
+    if image_data(old, limits=limits) != image_data(new, limits=limits):
         raise CaptionerError("writing its metadata would change more than metadata")
     after = read_fields(new)
     ours = {DESCRIPTION, ALT_TEXT, EXIF_DESCRIPTION, IPTC_DESCRIPTION, IPTC_CHARSET}
     for group, fields in before.items():
         for key, value in fields.items():
-            if key not in ours and not _is_layout(key) and after[group].get(key) != value:
+            if key in ours or _is_layout(key):
+                continue
+            kept = after[group].get(key)
+            may_change = key == MAKER_NOTE and MAKER_NOTE_READ in fields
+            if kept is None if may_change else kept != value:
                 raise CaptionerError(f"writing would lose {key}")
 
 
 def _is_layout(key: str) -> bool:
     """Fields that say where something is in the file. They change when the file does."""
-    return key.endswith(("Offset", "Offsets", "Tag", "ByteOrder")) or key in (
-        "Exif.Thumbnail.JPEGInterchangeFormat",
-        "Exif.Photo.MakerNote",
-    )
+    return key.endswith(("Offset", "Offsets", "Tag", "ByteOrder")) or key == "Exif.Thumbnail.JPEGInterchangeFormat"
 
 
 def _replace(path: Path, data: bytes) -> None:

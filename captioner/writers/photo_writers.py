@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from captioner.errors import UsageError
 from captioner.files.existing import Existing
+from captioner.images.limits import LIMITS, Limits
 from captioner.installation import install_command
 from captioner.writers.caption_outputs import PhotoWriter
 from captioner.writers.sidecars import SidecarWriter
@@ -16,6 +17,7 @@ def photo_writers(
     metadata: bool,
     xmp_sidecar: bool,
     overwrite: bool,
+    limits: Limits = LIMITS,
 ) -> list[PhotoWriter]:
     """Text sidecars if an extension is given, photo metadata, and XMP sidecars."""
     writers: list[PhotoWriter] = []
@@ -32,7 +34,7 @@ def photo_writers(
         from captioner.writers.xmp_sidecars import XmpSidecarWriter
 
         if metadata:
-            writers.append(MetadataWriter(overwrite=overwrite))
+            writers.append(MetadataWriter(overwrite=overwrite, limits=limits))
         if xmp_sidecar:
             writers.append(XmpSidecarWriter(overwrite=overwrite))
     return writers

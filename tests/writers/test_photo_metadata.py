@@ -11,6 +11,8 @@ import os
 import shutil
 import struct
 import subprocess
+import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +22,8 @@ import pytest
 from PIL import ExifTags, Image, IptcImagePlugin
 
 from captioner.errors import CaptionerError
+from captioner.images.limits import Limits
+from captioner.writers import photo_metadata
 from captioner.writers.image_data import image_data
 from captioner.writers.photo_metadata import MetadataWriter
 from captioner.writers.xmp_sidecars import XmpSidecarWriter
@@ -160,6 +164,22 @@ def damaged_exif(path: Path) -> None:
     path.write_bytes(data[: at + 8] + b"\xff\xff" + data[at + 10 :])  # 65,535 entries in the first directory
 
 
+def field_outside(path: Path) -> None:
+    """The name of the camera's maker begins behind the end of the EXIF data."""
+    data = photo(path).read_bytes()
+    field = data.index(b"\x01\x0f\x00\x02")
+    path.write_bytes(data[: field + 8] + b"\0\0\xff\xff" + data[field + 12 :])
+
+
+def png_field_outside(path: Path) -> None:
+    data = photo(path, "PNG").read_bytes()
+    field = data.index(b"\x01\x0f\x00\x02")
+    start = data.index(b"eXIf")
+    (size,) = struct.unpack_from(">I", data, start - 4)
+    chunk = data[start : field + 8] + b"\0\0\xff\xff" + data[field + 12 : start + 4 + size]
+    path.write_bytes(data[:start] + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[start + 8 + size :])
+
+
 def no_exif_header(path: Path) -> None:
     data = photo(path).read_bytes()
     at = data.index(b"Exif\0\0") + 6
@@ -196,6 +216,8 @@ def other(format: str):
     ("make", "sentence"),
     [
         (damaged_exif, "EXIF data is damaged"),
+        (field_outside, "EXIF data is damaged"),
+        (png_field_outside, "EXIF data is damaged"),
         (no_exif_header, "damaged"),
         (large_xmp, "cannot be written"),
         (read_only, "the file is read-only"),
@@ -215,6 +237,52 @@ def test_a_photo_that_cannot_be_changed_gets_a_sentence_and_stays_as_it_is(tmp_p
     assert "\n" not in str(failure.value)
     assert path.read_bytes() == before and path.stat().st_mtime_ns == status.st_mtime_ns
     assert [entry.name for entry in tmp_path.iterdir()] == ["dog.jpg"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_large_photo_is_written_and_the_warnings_of_other_threads_stay_as_they_are(
+    tmp_path: Path, monkeypatch, format: str
+):
+    """Pillow's own limit is lower than ours, and it warns above it; warning filters belong to all threads."""
+    path = photo(tmp_path / f"dog.{FORMATS[format]}", format)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+
+    def touched(*arguments: object, **options: object) -> None:
+        raise AssertionError("the filters of all threads were changed")
+
+    monkeypatch.setattr(warnings, "catch_warnings", touched)
+    assert MetadataWriter().write(str(path), [TEXT]) is None
+    assert xmp(path.read_bytes())[0] == TEXT
+
+
+def test_a_tiff_above_the_limits_is_not_decoded(tmp_path: Path):
+    path = photo(tmp_path / "dog.tif", "TIFF")
+    before = path.read_bytes()
+    with pytest.raises(CaptionerError, match=r"dog\.tif: its image data: 48x64 is more than the limit of 1,000 pixels"):
+        MetadataWriter(limits=Limits(pixels=1000)).write(str(path), [TEXT])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("note", [None, b"made by another"])
+def test_a_note_of_the_maker_that_would_be_lost_or_changed_is_an_error(tmp_path: Path, monkeypatch, note: bytes | None):
+    def with_note(path: Path, note: bytes | None) -> bytes:
+        exif = Image.Exif()
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.ISOSpeedRatings] = 400
+        if note is not None:
+            exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.MakerNote] = note
+        Image.new("RGB", (32, 32)).save(path, exif=exif.tobytes())
+        return path.read_bytes()
+
+    path = tmp_path / "dog.jpg"
+    changed = with_note(tmp_path / "changed.jpg", note)
+    before = with_note(path, b"made by the maker")
+    assert MetadataWriter().write(str(path), [TEXT]) is None
+    assert b"made by the maker" in path.read_bytes()
+    path.write_bytes(before)
+    monkeypatch.setattr(photo_metadata, "edited", lambda data, new: changed)
+    with pytest.raises(CaptionerError, match=r"would lose Exif\.Photo\.MakerNote"):
+        MetadataWriter().write(str(path), [TEXT])
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk_leaves_the_photo(tmp_path: Path, monkeypatch):
