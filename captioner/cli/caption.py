@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from captioner.cli.options import (
     EXISTING_FILE,
@@ -34,7 +36,15 @@ if TYPE_CHECKING:
     from captioner.images.inputs import PictureBytes
     from captioner.writers.caption_outputs import CaptionOutputs, PhotoWriter, Written
     from captioner.writers.run_summary import RunSummary
-    from captioner.writers.wording import Wording
+    from captioner.writers.wording import Rated, Wording
+
+NOT_WITH_FROM = {  # options that say how captions are made, or where else they are written
+    "output": "--output",
+    "output_format": "--format",
+    "style": "--style",
+    "resume": "--resume",
+    "recursive": "--recursive",
+}
 
 
 @click.command(name="caption")
@@ -156,6 +166,10 @@ def command(
         "--unsure mark is for --format text and html; give --unsure skip or say",
     )
     require(
+        min_confidence is None or unsure != "mark" or not to_photos,
+        "--unsure mark has no place in photos and sidecars; give --unsure skip or say",
+    )
+    require(
         min_confidence is None or unsure != "say" or output_format != "coco" or to_photos,
         "COCO results have the model's words; give --unsure skip",
     )
@@ -175,9 +189,10 @@ def command(
     options = given_options(search)
     if from_file is not None:
         require(to_photos, "--from needs --write-metadata, --xmp-sidecar or --sidecar: where the captions are written")
-        require(
-            output is None and not options, "--from makes no captions: leave out --output and options of the search"
-        )
+        source = click.get_current_context().get_parameter_source
+        unused = [flag for name, flag in NOT_WITH_FROM.items() if source(name) is ParameterSource.COMMANDLINE]
+        unused += ["options of the search"] if options else []
+        require(not unused, f"--from makes no captions: leave out {', '.join(unused)}")
         return write_saved(from_file, writers, wording, summary_file)
     check_output(output, resume=resume, overwrite=overwrite)
     if retry is not None and not (paths := tuple(read_failed(retry))):
@@ -259,15 +274,21 @@ def write_saved(file: Path, writers: Sequence[PhotoWriter], wording: Wording, su
 
     summary = RunSummary(verb="written")
     captions = read_saved(file)
+    require(
+        wording.min_confidence is None or any(one.confidence is not None for one in chain(*captions.values())),
+        f"--min-confidence: no caption in {file} has a confidence that nobody has reviewed",
+    )
     with ProgressBar("writing") as progress:
         progress.total = len(captions)
-        for name, lines in captions.items():
+        for name, saved in captions.items():
             progress.clear()
             if not Path(name).is_file():
                 summary.add_failure(name, f"{name}: no such file")
                 say(f"captioner: {name}: no such file")
+            elif wording.skips(saved[0]):
+                add_unsure(name, saved[0], summary)
             else:
-                written = write_to_photo(writers, name, [f"{wording.prefix}{line}{wording.suffix}" for line in lines])
+                written = write_to_photo(writers, name, [wording.complete(one, one.text) for one in saved])
                 report(name, written, summary)
                 summary.captioned += not written.problems and len(written.kept) < len(writers)
             progress.advance()
@@ -275,7 +296,7 @@ def write_saved(file: Path, writers: Sequence[PhotoWriter], wording: Wording, su
     if summary_file is not None:
         summary.write(summary_file)
     say(summary.line() or f"{summary.captioned:,} written")
-    return 1 if summary.skipped else 0
+    return 1 if any(entry.group != "unsure" for entry in summary.skipped) else 0
 
 
 def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSummary, wording: Wording) -> bool:
@@ -290,7 +311,7 @@ def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSumma
     assert result.picture is not None
     name = result.picture.name
     if wording.skips(result):
-        summary.add_failure(name, f"{name}: its caption has a confidence of {result.confidence:.2f}", "unsure")
+        add_unsure(name, result, summary)
         return True
     written = outputs.write(name, result)
     report(name, written, summary)
@@ -300,6 +321,11 @@ def _write(result: Caption | Failure, outputs: CaptionOutputs, summary: RunSumma
     if wording.min_confidence is None and result.confidence is not None:
         summary.doubtful += result.confidence < DOUBTFUL
     return True
+
+
+def add_unsure(name: str, caption: Rated, summary: RunSummary) -> None:
+    """Count a photo whose caption is too unsure to be written."""
+    summary.add_failure(name, f"{name}: its caption has a confidence of {caption.confidence:.2f}", "unsure")
 
 
 def report(name: str, written: Written, summary: RunSummary) -> None:

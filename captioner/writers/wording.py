@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from captioner.caption import Caption
 from captioner.errors import UsageError
@@ -15,6 +15,13 @@ STYLES: tuple[Style, ...] = get_args(Style)
 Unsure = Literal["skip", "mark", "say"]
 UNSURE: tuple[Unsure, ...] = get_args(Unsure)
 UNSURE_TEXT = "no reliable caption"
+
+
+class Rated(Protocol):
+    """A caption of the model, or one that was read from a file."""
+
+    @property
+    def confidence(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Wording:
                 flag = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{flag} must not contain tabs or line breaks: a caption is one line")
 
-    def is_unsure(self, caption: Caption) -> bool:
+    def is_unsure(self, caption: Rated) -> bool:
         """Whether the confidence is below the limit. A caption without a confidence is never unsure."""
         return (
             self.min_confidence is not None
@@ -45,10 +52,10 @@ class Wording:
             and caption.confidence < self.min_confidence
         )
 
-    def skips(self, caption: Caption) -> bool:
+    def skips(self, caption: Rated) -> bool:
         return self.unsure == "skip" and self.is_unsure(caption)
 
-    def marks(self, caption: Caption) -> bool:
+    def marks(self, caption: Rated) -> bool:
         return self.unsure == "mark" and self.is_unsure(caption)
 
     def sentence(self, caption: Caption) -> str:
@@ -56,9 +63,13 @@ class Wording:
         return self.unsure_text if self.unsure == "say" and self.is_unsure(caption) else caption.sentence
 
     def text(self, caption: Caption) -> str:
+        return self.complete(caption, caption.sentence if self.style == "sentence" else caption.text)
+
+    def complete(self, caption: Rated, words: str) -> str:
+        """The words of a caption between prefix and suffix, or the text that replaces them."""
         if self.unsure == "say" and self.is_unsure(caption):
             return self.unsure_text
-        return f"{self.prefix}{caption.sentence if self.style == 'sentence' else caption.text}{self.suffix}"
+        return f"{self.prefix}{words}{self.suffix}"
 
     def lines(self, caption: Caption) -> list[str]:
         """One line per caption: the best one, then its alternatives."""

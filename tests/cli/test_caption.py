@@ -551,6 +551,8 @@ def test_unsure_captions_are_replaced_by_a_text(run, photos, unsure_model):
         (["--unsure", "skip"], "--unsure needs --min-confidence"),
         (["--min-confidence", "1.5"], "1.5 is not in the range"),
         (["--min-confidence", "0.5", "--format", "jsonl"], "--unsure mark is for --format text"),
+        (["--min-confidence", "0.5", "--sidecar"], "--unsure mark has no place in photos"),
+        (["--min-confidence", "0.5", "--write-metadata", "--format", "html"], "--unsure mark has no place in photos"),
         (["--min-confidence", "0.5", "--unsure", "say", "--format", "coco"], "give --unsure skip"),
         (["--min-confidence", "0.5", "--unsure", "say", "--unsure-text", "a\tb"], "one line"),
     ],
@@ -613,6 +615,21 @@ def test_captions_of_a_file_are_written_without_a_model(run, photos):
     assert json.loads(Path("summary.json").read_text())["captioned"] == 1
 
 
+@pytest.mark.parametrize("unsure", ["skip", "say"])
+def test_unsure_captions_of_a_file_are_treated_as_those_of_the_model(run, photos, unsure):
+    lines = [
+        {"image": "photos/img_2.jpg", "sentence": "A dog.", "confidence": 0.3},
+        {"image": "photos/img_10.png", "sentence": "A cat.", "confidence": 0.7},
+    ]
+    Path("saved.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, _, err = run("--from", "saved.jsonl", "--sidecar", "--min-confidence", "0.5", "--unsure", unsure)
+    assert code == 0 and Path("photos/img_10.txt").read_text() == "A cat.\n"
+    if unsure == "skip":
+        assert "1 written, 1 skipped: 1 unsure" in err and not Path("photos/img_2.txt").exists()
+    else:
+        assert Path("photos/img_2.txt").read_text() == "no reliable caption\n"
+
+
 @pytest.mark.parametrize("format", ["parquet", "html"])
 def test_whole_files_need_a_name_and_can_be_resumed(run, photos, format):
     code, _, err = run("photos", "--format", format)
@@ -633,6 +650,13 @@ def test_whole_files_need_a_name_and_can_be_resumed(run, photos, format):
         (["photos", "--from", "edited.jsonl", "--sidecar"], "give the pictures as PATH"),
         (["--from", "edited.jsonl"], "--from needs --write-metadata"),
         (["--from", "edited.jsonl", "--sidecar", "--beam", "2"], "--from makes no captions"),
+        (["--from", "edited.jsonl", "--sidecar", "--style", "plain", "--resume"], "leave out --style, --resume"),
+        (["--from", "edited.jsonl", "--sidecar", "--format", "jsonl"], "leave out --format"),
+        (["--from", "edited.jsonl", "--sidecar", "--min-confidence", "0.5"], "--unsure mark has no place in photos"),
+        (
+            ["--from", "edited.jsonl", "--sidecar", "--min-confidence", "0.5", "--unsure", "skip"],
+            "no caption in edited.jsonl has a confidence",
+        ),
         (["--from", "empty", "--sidecar"], "--from empty"),
         (["photos", "--summary", "none/summary.json"], "choose another --summary"),
         (["photos", "--model", "/"], "not a bundle"),

@@ -63,7 +63,7 @@ def status(driver: WebDriver) -> str:
 def saved(driver: WebDriver, path: Path) -> dict[str, list[str]]:
     for _ in range(100):
         if path.is_file() and path.stat().st_size:
-            return read_saved(path)
+            return {name: [one.text for one in captions] for name, captions in read_saved(path).items()}
         time.sleep(0.05)
     raise AssertionError("nothing was saved")
 
