@@ -151,7 +151,7 @@ def _checked(option: Field[Any], value: Any) -> Any:
         return _words(name, value)
     if name == "hard_attention":
         if value is not None and value not in get_args(HardAttention):
-            raise unknown("hard_attention", str(value), get_args(HardAttention))
+            raise unknown("hard_attention", str(value)[:100], get_args(HardAttention))
         return value
     if isinstance(default, bool):
         _require(isinstance(value, bool), f"{name} must be True or False, not {brief(value)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import click
@@ -68,6 +67,14 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
     help="Largest body of a request, in megabytes.",
 )
 @click.option(
+    "--body-memory",
+    type=click.IntRange(1),
+    default=ServiceSettings.body_memory // MEGABYTE,
+    show_default=True,
+    metavar="MB",
+    help="Memory for the bodies of all requests in work, per process, in megabytes; more are refused with status 429.",
+)
+@click.option(
     "--max-pictures",
     type=click.IntRange(1),
     default=ServiceSettings.max_pictures,
@@ -81,7 +88,7 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
     "--cors", multiple=True, metavar="ORIGIN", help="Allow pages of this origin to use the service; may be repeated."
 )
 @click.option("--log/--no-log", default=True, show_default=True, help="Write one JSON line per request.")
-def command(models: tuple[str, ...], max_body: int, token_file: Path | None, **settings: Any) -> int:
+def command(models: tuple[str, ...], max_body: int, body_memory: int, **settings: Any) -> int:
     """Serve captions over HTTP, and a page to drop photos on.
 
     The address of the page is printed; GET /docs lists the calls. SIGTERM and Ctrl-C stop the service after it has
@@ -90,4 +97,5 @@ def command(models: tuple[str, ...], max_body: int, token_file: Path | None, **s
     from captioner.serve.server import serve
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
-    return serve(ServiceSettings(models=models, max_body=max_body * MEGABYTE, token_file=token_file, **settings))
+    settings |= {"max_body": max_body * MEGABYTE, "body_memory": body_memory * MEGABYTE}
+    return serve(ServiceSettings(models=models, **settings))

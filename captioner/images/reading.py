@@ -70,19 +70,29 @@ def read_image(
 
 
 def load_for_model(
-    source: ImageSource, size: int, *, keep: bool = False, limits: Limits = LIMITS
+    source: ImageSource, size: int, *, keep: bool = False, thumbnail: int = THUMBNAIL, limits: Limits = LIMITS
 ) -> tuple[Picture, Pixels]:
-    """A picture and the model's pixels for it, (size, size, 3) uint8. `keep` keeps a picture that has no file."""
+    """A picture and the model's pixels for it, (size, size, 3) uint8.
+
+    `keep` keeps a picture that has no file; else its thumbnail is kept, with `thumbnail` pixels on the longer side.
+    """
     name = source_name(source)
     if isinstance(source, (str, os.PathLike)):
         with _reading(source, 2 * size, limits) as (image, frame):
             return Picture(name, frame, Path(source), limits=limits), squash(image, size)
-    with _reading(source, None if keep else max(2 * size, THUMBNAIL), limits) as (image, frame):
+    with _reading(source, None if keep else max(2 * size, thumbnail), limits) as (image, frame):
         pixels = squash(image, size)
-        copy = image.copy()  # the caller may change or close the source
-        if not keep:
-            copy.thumbnail((THUMBNAIL, THUMBNAIL))
+        copy = image.copy() if keep else _shrunk(image, thumbnail)  # the caller may change or close the source
         return Picture(name, frame, image=copy), pixels
+
+
+def _shrunk(image: Image.Image, side: int) -> Image.Image:
+    """A copy with at most `side` pixels on the longer side, made without a second picture of full size."""
+    scale = side / max(image.size)
+    if scale >= 1:
+        return image.copy()
+    size = max(1, round(scale * image.width)), max(1, round(scale * image.height))
+    return image.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
 
 
 @contextmanager

@@ -172,7 +172,8 @@ class Batcher:
                 job.result.set_result(result)
         except Exception as error:  # a defect: these requests get status 500, and the thread continues
             for job in jobs:
-                job.result.set_exception(error)
+                if not job.result.done():
+                    job.result.set_exception(error)
         pace = (time.monotonic() - now) / len(jobs) / len(self._threads)
         self.pace += (pace - self.pace) * (0.2 if self.pace else 1.0)
 

@@ -5,13 +5,14 @@ Pictures stay in memory: no part of a request is written to disk.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from captioner.captioning import Captioner
-from captioner.errors import UsageError, unknown
+from captioner.errors import UsageError, brief, unknown
 from captioner.images.inputs import PictureBytes
 from captioner.images.reading import is_url
 from captioner.options import SearchOptions
@@ -47,6 +48,7 @@ LISTS = ("required", "forbidden", "erase")
 _KINDS = {str: "text", bool: "true or false", list: "a list"}
 _CELL = re.compile(r"([0-9]{1,4}):([0-9]{1,4})")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+T = TypeVar("T")
 _NOT_FETCHED = "this service does not fetch addresses; send the picture itself as base64 or as a data URL"
 
 
@@ -76,6 +78,8 @@ class CaptionRequest:
     def erased(self, captioner: Captioner) -> NDArray[np.bool_] | None:
         """The cells to paint over, (rows, cols); None if there are none."""
         rows, cols = captioner.backend.rows, captioner.backend.cols
+        if len(self.erase) > rows * cols:
+            raise UsageError(f"erase has {len(self.erase):,} cells, and the grid has {rows * cols}; give each one once")
         cover = np.zeros((rows, cols), np.bool_)
         for cell in self.erase:
             match = _CELL.fullmatch(cell)
@@ -110,7 +114,7 @@ async def read_body(request: Request, settings: ServiceSettings) -> tuple[list[P
         images = members.pop("images", None)
         if images is None:
             images = [members.pop("image")] if "image" in members else []
-        return decode_images(images), values | members
+        return await in_reader(request, decode_images, images), values | members
     if kind.startswith("image/") or kind in ("application/octet-stream", ""):
         data = await request.body()
         return [named(request.query_params.get("name", "image"), data)] if data else [], values
@@ -130,7 +134,7 @@ def build_request(pictures: list[PictureBytes], values: Mapping[str, Any], setti
     own: dict[str, Any] = {**OWN, **{name: value for name, value in values.items() if name in OWN}}
     for name, default in OWN.items():
         if not isinstance(own[name], type(default)):
-            raise UsageError(f"{name} must be {_KINDS[type(default)]}, not {own[name]!r}")
+            raise UsageError(f"{name} must be {_KINDS[type(default)]}, not {brief(own[name])}")
     if not all(isinstance(cell, str) for cell in own["erase"]):
         raise UsageError("erase must be a list of cells, such as 3:4")
     if own["style"] not in STYLES:
@@ -153,10 +157,20 @@ def check_pictures(pictures: list[PictureBytes], settings: ServiceSettings) -> N
         raise Problem(413, f"{len(pictures)} pictures in one request; this service allows {settings.max_pictures}")
 
 
+async def in_reader(request: Request, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that may take long in one of the service's reading threads, so that others are answered."""
+    readers = request.app.state.service.readers
+    return await asyncio.get_running_loop().run_in_executor(readers, function, *arguments)
+
+
 async def read_json(request: Request) -> dict[str, Any]:
     """The body as a JSON object."""
+    return await in_reader(request, _parse_json, await request.body())
+
+
+def _parse_json(body: bytes) -> dict[str, Any]:
     try:
-        members = json.loads(await request.body())
+        members = json.loads(body)
     except (ValueError, RecursionError):
         raise Problem(400, "the body is not valid JSON") from None
     if not isinstance(members, dict):

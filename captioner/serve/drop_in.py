@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError, UsageError
-from captioner.images.inputs import PictureBytes
 from captioner.serve.batcher import Batcher
-from captioner.serve.caption_request import build_request, decode_image, decode_images, named, read_json
+from captioner.serve.caption_request import build_request, decode_images, in_reader, read_json
 from captioner.serve.service import Service
 
 
@@ -40,8 +39,7 @@ async def openai_chat(request: Request) -> Response:
         for part in (message["content"] if isinstance(message.get("content"), list) else [])
         if isinstance(part, dict) and part.get("type") == "image_url"
     ]
-    pictures = [named(f"image {number}", decode_image(_address(part))) for number, part in enumerate(parts, 1)]
-    text, batcher = await _text(request, pictures, body)
+    text, batcher = await _text(request, [_address(part) for part in parts], body)
     common = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time()), "model": batcher.name}
     words = len(text.split())
     usage = {"prompt_tokens": 0, "completion_tokens": words, "total_tokens": words}
@@ -63,7 +61,7 @@ async def openai_chat(request: Request) -> Response:
 async def ollama_generate(request: Request) -> Response:
     """POST /api/generate with `images`."""
     body = await read_json(request)
-    text, batcher = await _text(request, decode_images(body.get("images") or []), body)
+    text, batcher = await _text(request, body.get("images") or [], body)
     return _ollama(body, batcher, {"response": text}, {"response": ""})
 
 
@@ -73,7 +71,7 @@ async def ollama_chat(request: Request) -> Response:
     lists = [message.get("images") or [] for message in _messages(body)]
     if not all(isinstance(images, list) for images in lists):
         raise UsageError("`images` must be a list of base64 strings")
-    text, batcher = await _text(request, decode_images([image for images in lists for image in images]), body)
+    text, batcher = await _text(request, [image for images in lists for image in images], body)
     message = {"role": "assistant", "content": text}
     return _ollama(body, batcher, {"message": message}, {"message": {**message, "content": ""}})
 
@@ -90,7 +88,7 @@ async def photoprism_caption(request: Request) -> Response:
     body = await read_json(request)
     if "url" in body and "images" not in body:
         raise UsageError("this service does not fetch addresses; set the model's FileScheme to `data` in PhotoPrism")
-    text, batcher = await _text(request, decode_images(body.get("images") or []), body)
+    text, batcher = await _text(request, body.get("images") or [], body)
     identifier = body["id"] if isinstance(body.get("id"), str) else str(uuid.uuid4())
     return JSONResponse(
         {
@@ -102,9 +100,10 @@ async def photoprism_caption(request: Request) -> Response:
     )
 
 
-async def _text(request: Request, pictures: list[PictureBytes], body: dict[str, Any]) -> tuple[str, Batcher]:
+async def _text(request: Request, images: Any, body: dict[str, Any]) -> tuple[str, Batcher]:
     """One sentence per picture, joined by spaces. Clients must name a model; an unknown name means the first one."""
     service: Service = request.app.state.service
+    pictures = await in_reader(request, decode_images, images)
     name = str(body.get("model")).removesuffix(":latest")
     batcher = service.batcher(name if name in service.batchers else None)
     asked = build_request(pictures, {}, service.settings)

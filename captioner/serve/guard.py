@@ -34,19 +34,27 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status, body_read = time.monotonic(), 0, False
+        started, status, held = time.monotonic(), 0, 0
+        body_read = asyncio.Event()
 
         async def reading() -> Message:
-            nonlocal body_read
+            nonlocal held
             message = await receive()
-            body_read = not message.get("more_body", False)
+            if not message.get("more_body", False):
+                body_read.set()
+            size = len(message.get("body", b""))
+            if not status:  # else the body is discarded
+                if self.service.body_bytes + size > self.settings.most_bodies:
+                    raise self.service.bodies_full()
+                held += size
+                self.service.body_bytes += size
             return message
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if status >= 400 and not body_read:
+                if status >= 400 and not body_read.is_set():
                     await _discard(reading, self.settings.max_body)
                 if self.service.draining:
                     message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
@@ -62,7 +70,8 @@ class Guard:
             else:
                 self.service.requests += 1
                 try:
-                    await asyncio.wait_for(self.app(scope, reading, watched), self.settings.timeout)
+                    work = asyncio.ensure_future(self.app(scope, reading, watched))
+                    await self._finish(work, asyncio.create_task(_disconnect(receive, body_read)))
                 finally:
                     self.service.requests -= 1
         except asyncio.TimeoutError:
@@ -76,7 +85,20 @@ class Guard:
             status = 500
             raise
         finally:
+            self.service.body_bytes -= held
             self._record(scope, status, time.monotonic() - started)
+
+    async def _finish(self, work: asyncio.Future[None], gone: asyncio.Task[None]) -> None:
+        """Wait for the answer, within the time limit. What nobody waits for any more is cancelled."""
+        gone.add_done_callback(lambda _: work.cancel())
+        try:
+            await asyncio.wait_for(work, self.settings.timeout)
+        except asyncio.CancelledError:
+            if gone.done():
+                raise ClientDisconnect from None
+            raise
+        finally:
+            gone.cancel()
 
     def _refusal(self, scope: Scope) -> Problem | None:
         """Why the request is not accepted; None if it is."""
@@ -93,6 +115,8 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.settings.max_body:
             return body_too_large(self.settings.max_body)
+        if work and length.isdecimal() and self.service.body_bytes + int(length) > self.settings.most_bodies:
+            return self.service.bodies_full()
         return None
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -115,6 +139,13 @@ class Guard:
 
 def body_too_large(limit: int) -> Problem:
     return Problem(413, f"the body is larger than the limit of {limit:,} bytes", headers={"Connection": "close"})
+
+
+async def _disconnect(receive: Receive, body_read: asyncio.Event) -> None:
+    """Returns when the client closes the connection after it has sent its body."""
+    await body_read.wait()
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _discard(receive: Receive, limit: int) -> None:

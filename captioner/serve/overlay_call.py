@@ -23,6 +23,7 @@ from captioner.serve.caption_response import failed
 from captioner.serve.problems import Problem
 from captioner.serve.service import Service
 
+PICTURE_SIDE = 1200  # pixels of the longer side: enough for the sheet, and more than the page shows
 FORMATS = {"png": "image/png", "html": "text/html; charset=utf-8", "json": "application/json"}
 
 
@@ -40,7 +41,7 @@ async def overlay(request: Request) -> Response:
     options = asked.options(batcher.captioner)
     if name != "png" and "n_best" not in asked.search and not options.sample:
         options = replace(options, n_best=min(options.beam, MAX_ALTERNATIVES))
-    (result,), _ = await service.caption(batcher, asked, options, keep=True)
+    (result,), _ = await service.caption(batcher, asked, options, long_side=PICTURE_SIDE)
     if isinstance(result, Failure):
         raise Problem(422, result.reason, results=[failed(result)])
     if batcher.captioner.backend.hard:

@@ -16,8 +16,8 @@ from captioner.captioning import Captioner
 from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.evaluation.deletion import blank
 from captioner.images.inputs import PictureBytes
-from captioner.images.pixels import Pixels, squash
-from captioner.images.reading import Picture, load_for_model, read_image
+from captioner.images.pixels import Pixels
+from captioner.images.reading import THUMBNAIL, Picture, load_for_model
 from captioner.inference.streaming import READERS
 from captioner.options import SearchOptions
 from captioner.serve.batcher import Batcher, Job, QueueFull, Result
@@ -44,7 +44,8 @@ class Service:
         self.draining = False
         self.failure: CaptionerError | None = None  # why the models could not be loaded
         self.requests = 0  # requests accepted and not yet answered
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+        self.body_bytes = 0  # received with these requests
+        self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     @property
     def ready(self) -> bool:
@@ -81,7 +82,7 @@ class Service:
     def close(self) -> None:
         for batcher in self.batchers.values():
             batcher.close()
-        self._readers.shutdown()
+        self.readers.shutdown()
 
     def batcher(self, model: str | None) -> Batcher:
         """The batcher of a model; of the first one if the request names none."""
@@ -94,18 +95,18 @@ class Service:
         return self.batchers[model]
 
     async def caption(
-        self, batcher: Batcher, asked: CaptionRequest, options: SearchOptions, *, keep: bool = False
+        self, batcher: Batcher, asked: CaptionRequest, options: SearchOptions, *, long_side: int = THUMBNAIL
     ) -> tuple[list[Result], Timings]:
         """One result per picture, in order; a Failure for a picture that cannot be read.
 
-        `keep` keeps the pictures in the captions, for overlays.
+        `long_side` bounds the copy of a picture that its caption keeps, in pixels; an overlay needs a larger one.
         """
         erased = asked.erased(batcher.captioner)
         try:
             with batcher.reserve(len(asked.pictures)):
                 started = monotonic()
                 with batcher.arriving():
-                    decoded = await self._decode(batcher, asked.pictures, keep)
+                    decoded = await self._decode(batcher, asked.pictures, long_side)
                     jobs = [
                         item if isinstance(item, Failure) else Job(item[0], _without(item[1], erased), options)
                         for item in decoded
@@ -120,8 +121,13 @@ class Service:
         return results, Timings(queued - started, monotonic() - queued)
 
     def queue_full(self) -> Problem:
+        return self._overload("the queue is full: too many pictures are waiting; try again in a moment")
+
+    def bodies_full(self) -> Problem:
+        return self._overload("too many large requests are in work; try again in a moment")
+
+    def _overload(self, detail: str) -> Problem:
         self.metrics.rejected.inc()
-        detail = "the queue is full: too many pictures are waiting; try again in a moment"
         return Problem(429, detail, headers={"Retry-After": "1"})
 
     def _load(self) -> dict[str, Captioner]:
@@ -139,22 +145,19 @@ class Service:
         return captioners
 
     async def _decode(
-        self, batcher: Batcher, pictures: Sequence[PictureBytes], keep: bool
+        self, batcher: Batcher, pictures: Sequence[PictureBytes], long_side: int
     ) -> list[tuple[Picture, Pixels] | Failure]:
         """Decode outside the event loop."""
         size, limits = batcher.captioner.backend.image_size, self.settings.limits
 
         def decode(data: PictureBytes) -> tuple[Picture, Pixels] | Failure:
             try:
-                if keep:
-                    return load_for_model(data, size, keep=True, limits=limits)
-                image, frame = read_image(data, min_side=2 * size, limits=limits)
-                return Picture(data.name, frame), squash(image, size)
+                return load_for_model(data, size, thumbnail=long_side, limits=limits)
             except CaptionerError as error:
                 return Failure(data.name, str(error))
 
         loop = asyncio.get_running_loop()
-        return list(await asyncio.gather(*(loop.run_in_executor(self._readers, decode, data) for data in pictures)))
+        return list(await asyncio.gather(*(loop.run_in_executor(self.readers, decode, data) for data in pictures)))
 
 
 def _without(pixels: Pixels, erased: NDArray[np.bool_] | None) -> Pixels:

@@ -27,6 +27,7 @@ class ServiceSettings:
     max_wait: float = 5.0  # milliseconds to wait for pictures that are being decoded
     queue: int = 256  # pictures accepted and not yet answered, per model and worker process
     max_body: int = 32 * MEGABYTE  # bytes per request
+    body_memory: int = 256 * MEGABYTE  # bytes of all bodies in work, per worker process
     max_pictures: int = 16  # per request
     pixel_limit: int = PIXEL_LIMIT
     memory_limit: int = MEMORY_LIMIT  # megabytes, for all pictures that are being decoded
@@ -35,6 +36,11 @@ class ServiceSettings:
     token_file: Path | None = None
     cors: tuple[str, ...] = ()
     log: bool = True  # one JSON line per request on standard error
+
+    @property
+    def most_bodies(self) -> int:
+        """Bytes that the bodies in work may take together. One body of the largest size always fits."""
+        return max(self.body_memory, self.max_body)
 
     @property
     def limits(self) -> Limits:

@@ -43,7 +43,8 @@ async function captionPhoto(file, replaced = null) {
     const answer = await view(file, options, name);
     const photo = { file, name, options, answer };
     remember(answer);
-    if (replaced) photos[photos.indexOf(replaced)] = photo;
+    const place = photos.indexOf(replaced); // -1 as well if the photo has left the list meanwhile
+    if (place >= 0) photos[place] = photo;
     else photos.unshift(photo);
     photos.splice(MOST_PHOTOS);
     show(photo);

@@ -109,6 +109,9 @@ def test_options_words_and_maps_are_honoured(client: httpx.Client) -> None:
         (422, {"json": {"images": [b64(png())], "required": ["zebra"]}}, "zebra"),
         (422, {"json": {"images": [b64(png())], "style": "poem"}}, "style"),
         (422, {"json": {"images": [b64(png())], "length_power": "nan"}}, "number"),
+        (422, {"json": {"images": [b64(png())], "erase": ["0:0"] * 5}}, "the grid has 4"),
+        (422, {"json": {"images": [b64(png())], "style": ["x" * 10_000]}}, "style must be text"),
+        (422, {"json": {"images": [b64(png())], "hard_attention": "x" * 10_000}}, "unknown hard_attention"),
         (404, {"json": {"images": [b64(png())], "model": "other"}}, "unknown model"),
         (413, {"json": {"images": [b64(png())] * 5}}, "allows 4"),
         (413, {"content": b"x" * 1_000_001, "headers": {"Content-Type": "image/png"}}, "larger than the limit"),
@@ -126,7 +129,7 @@ def test_a_bad_request_gets_a_problem_with_a_sentence(
     assert answer.headers["content-type"].startswith("application/problem+json")
     body = answer.json()
     assert body["status"] == status and body["title"]
-    assert sentence in body["detail"]
+    assert sentence in body["detail"] and len(body["detail"]) < 1000
 
 
 def test_a_body_without_a_length_is_bounded_too(client: httpx.Client) -> None:
