@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from captioner.caption import Caption
 from captioner.evaluation.attention_maps import Map, attention_map
+from captioner.evidence.blurring import blank
 from captioner.images.pixels import Pixels
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search import SearchOptions, force
@@ -94,17 +95,6 @@ def moved(cover: NDArray[np.bool_], random: np.random.Generator) -> NDArray[np.b
         return cover
     down, across = divmod(int(random.integers(1, rows * cols)), cols)
     return np.roll(cover, (down, across), (0, 1))
-
-
-def blank(pixels: Pixels, cover: NDArray[np.bool_]) -> Pixels:
-    """The picture with the covered cells painted in its mean color."""
-    height, width, _ = pixels.shape
-    rows, cols = cover.shape
-    row = (np.arange(height) * rows) // height
-    col = (np.arange(width) * cols) // width
-    painted: Pixels = pixels.copy()
-    painted[cover[row[:, None], col[None, :]]] = np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)
-    return painted
 
 
 def _log_probabilities(

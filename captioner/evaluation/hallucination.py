@@ -1,7 +1,8 @@
 """Hallucination: objects that a caption names although neither the boxes nor the references have them.
 
 CHAIR (Rohrbach et al., Object Hallucination in Image Captioning, 2018): the share of mentioned objects (CHAIRi) and the
-share of captions (CHAIRs). Words are matched to categories by `captioner.text.nouns`, whose list is our own.
+share of captions (CHAIRs). Words are matched to categories by `captioner.text.nouns`, whose list is our own. All of
+COCO's categories count, also those without a box in these pictures, so a picture counts the same in any part of a set.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from captioner.caption import Caption
 from captioner.data.caption_set import Item
 from captioner.metrics.means import Mean, mean_of
-from captioner.text.nouns import CATEGORIES, mentions
+from captioner.text.nouns import COCO_CATEGORIES, SHAPES, mentions
 from captioner.text.tokenizer import tokenize
 
 
@@ -30,8 +31,9 @@ class Hallucination:
 
 def hallucination(items: Sequence[Item], captions: Sequence[Caption]) -> Hallucination | None:
     """None if no caption of a picture with boxes names an object, or if the words for a label are not known."""
-    labels = {box.label for item in items for box in item.boxes}
-    if not labels or not {label.lower() for label in labels} <= CATEGORIES:
+    labels = {box.label.lower() for item in items for box in item.boxes}
+    categories = next((known for known in (COCO_CATEGORIES, SHAPES) if labels <= known), None)
+    if not labels or categories is None:
         return None
     per_image: list[list[float]] = []
     mentioned: Counter[str] = Counter()
@@ -39,10 +41,10 @@ def hallucination(items: Sequence[Item], captions: Sequence[Caption]) -> Halluci
     for item, caption in zip(items, captions, strict=True):
         if not item.boxes:  # the picture was not annotated
             continue
-        present = {box.label for box in item.boxes}
+        present = {box.label.lower() for box in item.boxes}
         for reference in item.captions:
-            present |= {mention.label for mention in mentions(tokenize(reference), labels)}
-        found = [mention.label for mention in mentions([word.text for word in caption.words], labels)]
+            present |= {mention.label for mention in mentions(tokenize(reference), categories)}
+        found = [mention.label for mention in mentions([word.text for word in caption.words], categories)]
         mentioned.update(found)
         wrong.update(label for label in found if label not in present)
         per_image.append([float(label not in present) for label in found])

@@ -1,4 +1,7 @@
-"""Replace parts of a picture by a blurred version: what was there is gone, but no new edge or color appears."""
+"""Replace cells of a picture by a blurred version, or by the mean color.
+
+Blurred, what was there is gone, but no new edge or color appears.
+"""
 
 from __future__ import annotations
 
@@ -26,3 +29,9 @@ def cover_cells(pixels: Pixels, replacement: Pixels, cover: Cover) -> Pixels:
     row = (np.arange(height) * rows) // height
     col = (np.arange(width) * cols) // width
     return np.where(cover[row[:, None], col[None, :], None], replacement, pixels)
+
+
+def blank(pixels: Pixels, cover: Cover) -> Pixels:
+    """The picture with the covered cells painted in its mean color."""
+    color = np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)
+    return cover_cells(pixels, np.broadcast_to(color, pixels.shape), cover)

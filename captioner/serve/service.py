@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from captioner.caption import Failure
 from captioner.captioning import Captioner
 from captioner.errors import CaptionerError, UsageError, unknown
-from captioner.evaluation.deletion import blank
+from captioner.evidence.blurring import blank
 from captioner.images.inputs import PictureBytes
 from captioner.images.pixels import Pixels
 from captioner.images.reading import THUMBNAIL, Picture, load_for_model

@@ -141,7 +141,9 @@ _FUNCTION_WORDS = (
     "another very no not s 's"
 )
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-CATEGORIES = frozenset(_NAMES)  # the categories whose names in captions are known
+# The categories whose names in captions are known: all that boxes of a kind of data can have.
+SHAPES = frozenset({"circle", "square", "triangle", "star", "cross"})
+COCO_CATEGORIES = frozenset(_NAMES) - SHAPES
 
 
 def is_content_word(text: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from captioner.caption import Caption, Word
-from captioner.evaluation.deletion import blank, deletion, most_attended, moved
+from captioner.evaluation.deletion import deletion, most_attended, moved
 from captioner.inference.backend import Annotations, State, Step
 from captioner.inference.search import SearchOptions
 from captioner.options import HardAttention
@@ -113,12 +113,3 @@ def test_a_moved_pattern_has_the_same_size_at_another_position() -> None:
         other = moved(cover, np.random.default_rng(seed))
         assert other.sum() == cover.sum()
         assert (other != cover).any()
-
-
-def test_blanked_cells_have_the_mean_color_and_the_rest_is_unchanged() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
-    cover = np.array([[True, False], [False, False]])
-    painted = blank(pixels, cover)
-    # 9 rows and 7 columns in 2 x 2 cells: pixel i is in cell i * 2 // n
-    assert (painted[:5, :4] == np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)).all()
-    assert (painted[5:] == pixels[5:]).all() and (painted[:, 4:] == pixels[:, 4:]).all()

@@ -1,6 +1,6 @@
 import numpy as np
 
-from captioner.evidence.blurring import blurred, cover_cells
+from captioner.evidence.blurring import blank, blurred, cover_cells
 
 RANDOM = np.random.default_rng(0)
 
@@ -20,3 +20,12 @@ def test_only_the_covered_cells_are_replaced():
     assert (changed[10:20, 20:30] == 9).all()
     assert changed.sum() == 9 * 3 * 100
     assert not pixels.any()
+
+
+def test_blanked_cells_have_the_mean_color_and_the_rest_is_unchanged():
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
+    cover = np.array([[True, False], [False, False]])
+    painted = blank(pixels, cover)
+    # 9 rows and 7 columns in 2 x 2 cells: pixel i is in cell i * 2 // n
+    assert (painted[:5, :4] == np.rint(pixels.reshape(-1, 3).mean(0)).astype(np.uint8)).all()
+    assert (painted[5:] == pixels[5:]).all() and (painted[:, 4:] == pixels[:, 4:]).all()
