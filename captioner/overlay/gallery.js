@@ -1,5 +1,5 @@
 // The gallery: search, a filter by word that shows the word's map on the thumbnails, and sorting. Nothing is fetched.
-import { project } from "./painting.js";
+import { lightAt, project } from "./painting.js";
 
 const cards = JSON.parse(document.getElementById("data").textContent);
 const list = document.getElementById("cards"), query = document.getElementById("query"), order = document.getElementById("order");
@@ -13,7 +13,7 @@ function shade({ rows, cols }, map) {
   const canvas = document.createElement("canvas"), width = (canvas.width = cols * scale), height = (canvas.height = rows * scale);
   const image = new ImageData(width, height), field = project(values, rows, cols, width, height, false);
   field.forEach((value, i) => {
-    image.data.set([18, 20, 24, Math.round(215 * (1 - Math.min(1, value / 0.65) ** 0.75))], 4 * i);
+    image.data.set([18, 20, 24, Math.round(215 * (1 - lightAt(value)))], 4 * i);
   });
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;

@@ -5,11 +5,14 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const roots = [...document.querySelectorAll(".viewer")], viewers = [];
 const picture = roots[0].querySelector("img"), address = picture.src;
 
-// Viewers side by side show shared words together: a column has the index of a word per viewer, or -1.
+// Viewers side by side show shared words together: a column has the index of a word per viewer, or -1. The columns are
+// those of the first captions; a viewer that shows another caption neither leads nor follows.
 function follow(source, index) {
+  const aligned = (v) => viewers[v].words === data.tracks[v][0].words;
+  if (!aligned(source)) return;
   const column = index < 0 ? undefined : data.columns.find((words) => words[source] === index);
   viewers.forEach((viewer, v) => {
-    if (v !== source && viewer.captions[0] === data.tracks[v][0]) viewer.select(column ? column[v] : -1, { quiet: true });
+    if (v !== source && aligned(v)) viewer.select(column ? column[v] : -1, { quiet: true });
   });
 }
 

@@ -117,9 +117,12 @@ function paint(rgba, width, height, map, { style = "spotlight", grid = false, op
 
 const luma = (rgba, i) => 0.299 * rgba[i] + 0.587 * rgba[i + 1] + 0.114 * rgba[i + 2];
 
+// The light of a part of the photo, from 0 to 1, for its value relative to the top of the scale.
+const lightAt = (value) => Math.min(1, Math.max(0, value / FULL_LIGHT)) ** LIGHT_POWER;
+
 function paintSpotlight(rgba, out, field, top, opacity) {
   for (let i = 0, p = 0; i < field.length; i++, p += 4) {
-    const light = 1 - opacity + opacity * Math.min(1, Math.max(0, field[i] / (FULL_LIGHT * top))) ** LIGHT_POWER;
+    const light = 1 - opacity + opacity * lightAt(field[i] / top);
     const dark = DIM * luma(rgba, p);
     for (let c = p; c < p + 3; c++) out[c] = dark + light * (rgba[c] - dark);
   }
@@ -176,4 +179,4 @@ function scaleColors({ style, opacity }) {
   return out;
 }
 
-export { COLOR_MAP, STYLES, focus, halfArea, paint, project, scaleColors, shareThreshold };
+export { COLOR_MAP, STYLES, focus, halfArea, lightAt, paint, project, scaleColors, shareThreshold };

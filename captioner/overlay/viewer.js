@@ -274,19 +274,34 @@ function createViewer(root, options) {
   keys.addEventListener("keydown", onKey);
 
   // Erasing: a new caption for the picture without a part, or without a word
+  let request = 0, pending = false; // the number of the last request: an answer to an earlier one is ignored
+  let left = []; // the words that the shown caption was asked to leave out
+  function cancel() {
+    request++;
+    pending = false;
+  }
   async function again() {
-    original ??= captions;
+    const number = ++request, cells = [...erased].map((key) => key.split(",").map(Number)), words = [...unwanted];
+    pending = true;
     guide.textContent = "Captioning again …";
+    showErasing();
     try {
-      const cells = [...erased].map((key) => key.split(",").map(Number));
-      captions = await options.recaption({ cells, without: [...unwanted] });
+      const answer = await options.recaption({ cells, without: words });
+      if (number !== request) return;
+      original ??= captions;
+      captions = answer;
+      left = words;
       current = 0;
       erasing = false;
       open();
-      guide.textContent = `Without ${[erased.size ? "the erased part" : "", ...unwanted].filter(Boolean).join(" and ")}, it says this.`;
+      guide.textContent = `Without ${[cells.length ? "the erased part" : "", ...words].filter(Boolean).join(" and ")}, it says this.`;
     } catch (error) {
+      if (number !== request) return;
+      unwanted.clear();
+      left.forEach((word) => unwanted.add(word));
       guide.textContent = `It could not be captioned again: ${error.message}`;
     }
+    pending = false;
     showErasing();
   }
   function without(word) {
@@ -294,6 +309,8 @@ function createViewer(root, options) {
     again();
   }
   function restore() {
+    cancel();
+    left = [];
     if (original) captions = original;
     original = null;
     current = 0;
@@ -309,7 +326,7 @@ function createViewer(root, options) {
   function showErasing() {
     eraseButton.setAttribute("aria-pressed", String(erasing));
     againButton.hidden = !erasing;
-    restoreButton.hidden = !(original || erased.size);
+    restoreButton.hidden = !(original || erased.size || pending);
     stage.element.classList.toggle("cv-erasing", erasing);
   }
   eraseButton.addEventListener("click", () => {
@@ -372,6 +389,7 @@ function createViewer(root, options) {
     get words() { return caption().words; },
     get captions() { return captions; },
     setCaptions(changed) {
+      cancel();
       stop();
       captions = changed;
       original = null;
@@ -379,6 +397,7 @@ function createViewer(root, options) {
       open();
     },
     destroy() {
+      cancel();
       stop();
       keys.removeEventListener("keydown", onKey);
       root.replaceChildren();

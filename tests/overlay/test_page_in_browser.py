@@ -267,6 +267,18 @@ def test_models_side_by_side_show_shared_words_together(opened):
     assert (pressed(driver, 0), pressed(driver, 1)) == (None, "big")
 
 
+def test_another_caption_of_a_model_is_not_lit_by_the_words_of_the_first(opened):
+    one = example()
+    two = caption("a big dog runs", size=(600, 400), alternatives=("three white cats on grass",))
+    driver = opened(page_of([("soft", one), ("hard", dataclasses.replace(two, picture=one.picture))], HEAT))
+    driver.find_elements(By.CSS_SELECTOR, "#viewer-1 .cv-others button")[1].click()
+    shown = pressed(driver, 1)
+    words(driver, 0)[1].click()  # "dog" is the third word of the caption that is not shown any more
+    assert (pressed(driver, 0), pressed(driver, 1)) == ("dog", shown)
+    words(driver, 1)[0].click()
+    assert (pressed(driver, 0), pressed(driver, 1)) == ("dog", "three")
+
+
 def with_evidence() -> Caption:
     """The second word was seen in the last cell; the third comes from habit."""
     one = example()

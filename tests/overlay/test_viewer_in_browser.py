@@ -179,6 +179,47 @@ def test_a_part_and_a_word_can_be_erased_where_the_document_can_caption_again(br
     assert browser.execute_script("return asked[1]") == {"cells": [], "without": ["dog"]}
 
 
+def test_late_answers_are_ignored_and_a_failure_takes_the_word_back(browser, site):  # noqa: F811
+    views = [view_of(caption(text)) for text in ("a dog runs", "a cat", "a horse")]
+    asked, shown = run_module(
+        browser,
+        site,
+        """const { createViewer } = await import("./viewer.js"), [captions, cat, horse] = given;
+        const root = document.createElement("div"), asked = [], answers = [], shown = [];
+        document.body.replaceChildren(root);
+        const recaption = (what) => new Promise((resolve, reject) => {
+          asked.push(what.without);
+          answers.push({ resolve, reject });
+        });
+        const viewer = createViewer(root, { picture: document.createElement("canvas"), captions, recaption });
+        await viewer.ready;
+        const press = (text) => [...root.querySelectorAll("button")].find((b) => b.textContent === text).click();
+        const without = (index, word) => { viewer.select(index); press(`Caption again without “${word}”`); };
+        const settle = async () => {
+          await new Promise((done) => setTimeout(done, 20));
+          shown.push(viewer.words.map((word) => word.word).join(" "));
+        };
+        without(1, "dog");                         // request 1
+        press("Back to the whole picture");
+        answers[0].resolve(cat);
+        await settle();
+        without(1, "dog");                         // request 2
+        without(2, "runs");                        // request 3
+        answers[2].resolve(horse);
+        answers[1].resolve(cat);
+        await settle();
+        press("Back to the whole picture");
+        without(1, "dog");                         // request 4
+        answers[3].reject(new Error("busy"));
+        await settle();
+        without(2, "runs");                        // request 5
+        return [asked, shown];""",
+        *views,
+    )
+    assert shown == ["a dog runs", "a horse", "a dog runs"]
+    assert asked == [["dog"], ["dog"], ["dog", "runs"], ["dog"], ["runs"]]
+
+
 def test_javascript_and_python_open_with_the_same_word(browser, site):  # noqa: F811
     relied = flat(4, 6)
     for gains in ((5.0, 0.1, 2.0), (0.0, 1.0, 9.0)):
