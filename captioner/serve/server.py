@@ -1,7 +1,7 @@
 """uvicorn with an orderly stop, in one process or in several that share a socket.
 
 On SIGTERM or Ctrl-C the service drains: requests that were accepted are answered, new ones get status 503, /ready too,
-and then the process exits with 0. A second signal stops at once.
+and then the process exits with 0. A second signal ends the process at once, and what it was working on is lost.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import ceil
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
@@ -65,9 +68,9 @@ class DrainingServer(uvicorn.Server):
         self.deadline = 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.service.draining:
-            super().handle_exit(sig, frame)
-            return
+        if self.service.draining:  # uvicorn would still wait for its connections
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
         self.deadline = time.monotonic() + self.service.settings.timeout + 5
         self.service.draining = True
 
@@ -154,24 +157,29 @@ def _supervise(settings: ServiceSettings, listener: socket.socket) -> int:
     context = multiprocessing.get_context("spawn")
     stopping = False
 
-    def start() -> BaseProcess:
-        process = context.Process(target=_worker, args=(settings, listener))
-        process.start()
-        return process
+    def start() -> None:
+        worker = context.Process(target=_worker, args=(settings, listener))
+        with _ctrl_c_blocked():
+            worker.start()
+        workers.append(worker)
+        if stopping:  # the signal came before the worker was in the list
+            worker.terminate()
 
     def stop(sig: int, frame: FrameType | None) -> None:
         nonlocal stopping
         stopping = True
         for worker in workers:
-            if worker.pid is not None and worker.is_alive():
-                os.kill(worker.pid, signal.SIGTERM)
+            worker.terminate()
 
     workers: list[BaseProcess] = []
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    workers += [start() for _ in range(settings.workers)]
+    resource_tracker.ensure_running()  # else the first start runs it, and that allows Ctrl-C again
+    for _ in range(settings.workers):
+        if not stopping:
+            start()
     while any(worker.is_alive() for worker in workers):
-        for number, worker in enumerate(workers):
+        for worker in list(workers):
             worker.join(0.1)
             if worker.exitcode is None or stopping:
                 continue
@@ -180,5 +188,21 @@ def _supervise(settings: ServiceSettings, listener: socket.socket) -> int:
                 continue
             say(f"captioner: worker {worker.pid} ended with {worker.exitcode}; another one starts")
             multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
-            workers[number] = start()
-    return max(1 if worker.exitcode else 0 for worker in workers)
+            workers.remove(worker)
+            start()
+    # The signal ends a worker that is still importing its modules, and has nothing to answer.
+    orderly = (0, -signal.SIGTERM) if stopping else (0,)
+    return int(any(worker.exitcode not in orderly for worker in workers))
+
+
+@contextmanager
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Processes started in the block don't see Ctrl-C, which a terminal sends to all: they get one SIGTERM instead."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -36,11 +36,13 @@ class Running:
 
 
 @contextmanager
-def running(*arguments: str, ready: bool = True, environment: dict[str, str] | None = None) -> Iterator[Running]:
-    """`captioner serve` with these arguments on a free port, ready to answer."""
+def running(
+    *arguments: str, ready: bool = True, environment: dict[str, str] | None = None, session: bool = False
+) -> Iterator[Running]:
+    """`captioner serve` with these arguments on a free port, ready to answer; in a session of its own if asked."""
     command = [sys.executable, "-m", "captioner", "serve", "--port", "0", *arguments]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(environment or {})}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables, start_new_session=session)
     service = Running(process)
     address = threading.Event()
 

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 
+from captioner.serve import server
+from captioner.serve.service_settings import ServiceSettings
 from tests.serve.pictures import png
 from tests.serve.running import Running, running
 
@@ -64,24 +73,49 @@ def test_a_stop_under_load_answers_what_was_accepted_and_exits_with_0(model: Pat
     assert not any("Traceback" in line for line in service.lines)
 
 
-def test_while_draining_new_work_and_readiness_are_503(model: Path) -> None:
-    import socket
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
-    with running("--model", str(model), "--timeout", "5") as service:
-        host, port = service.url.removeprefix("http://").split(":")
-        data = png()
-        head = f"POST /v1/caption HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: {len(data)}\r\n\r\n"
-        with socket.create_connection((host, int(port)), timeout=10) as accepted:
-            accepted.sendall(head.encode() + data[:10])
-            time.sleep(0.3)
+
+def draining(service: Running) -> bool:
+    try:
+        return httpx.get(f"{service.url}/ready").status_code == 503
+    except httpx.TransportError:  # a worker without requests has just ended
+        return False
+
+
+@contextmanager
+def accepted_request(service: Running, data: bytes) -> Iterator[socket.socket]:
+    """The connection of a request that the service has accepted, and whose body is not sent yet."""
+    host, port = service.url.removeprefix("http://").split(":")
+    head = f"POST /v1/caption HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: {len(data)}\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert b"100" in connection.recv(4096).splitlines()[0]
+        yield connection
+
+
+def test_while_draining_new_work_and_readiness_are_503(model: Path) -> None:
+    data = png()
+    with running("--model", str(model)) as service:
+        with accepted_request(service, data) as accepted:
             service.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            assert httpx.get(f"{service.url}/ready").status_code == 503
+            wait_until(lambda: draining(service))
             refused = httpx.post(f"{service.url}/v1/caption", content=data, headers={"Content-Type": "image/png"})
             assert refused.status_code == 503 and "shutting down" in refused.json()["detail"]
-            accepted.sendall(data[10:])
+            accepted.sendall(data)
             assert b"200" in accepted.recv(4096).splitlines()[0]
-        assert service.process.wait(10) == 0
+        assert service.process.wait(30) == 0
+
+
+def test_a_second_signal_ends_the_service_at_once(model: Path) -> None:
+    with running("--model", str(model), "--timeout", "300") as service, accepted_request(service, png()):
+        service.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: draining(service))
+        assert service.stop(signal.SIGTERM) == -signal.SIGTERM
 
 
 def test_more_than_the_queue_holds_is_refused_with_429_and_everything_is_answered(model: Path) -> None:
@@ -101,3 +135,55 @@ def test_workers_share_the_port_and_their_metrics_and_stop_together(model: Path)
         line = next(line for line in text.splitlines() if line.startswith("captioner_captions_total"))
         assert float(line.split()[-1]) == 20
         assert service.stop() == 0
+
+
+def test_ctrl_c_in_a_terminal_lets_workers_answer_what_they_accepted(model: Path) -> None:
+    """A terminal sends SIGINT to every process; the supervisor passes its own on as SIGTERM."""
+    data = png()
+    with running("--model", str(model), "--workers", "2", "--threads", "1", session=True) as service:
+        with accepted_request(service, data) as accepted:
+            os.killpg(service.process.pid, signal.SIGINT)
+            wait_until(lambda: draining(service))
+            accepted.sendall(data)
+            assert b"200" in accepted.recv(4096).splitlines()[0]
+        assert service.process.wait(30) == 0
+    assert not any("Traceback" in line for line in service.lines)
+
+
+class Worker:
+    """Stands for a process. The stop signal comes while the one with the number `stopped_at` starts."""
+
+    started: list[Worker]
+    stopped_at: int
+
+    def __init__(self, target: Any, args: Any) -> None:
+        self.exitcode: int | None = None
+        self.pid = 0
+
+    def start(self) -> None:
+        self.started.append(self)
+        if len(self.started) == self.stopped_at:
+            signal.raise_signal(signal.SIGTERM)
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def terminate(self) -> None:
+        self.exitcode = -signal.SIGTERM
+
+    def join(self, seconds: float) -> None:
+        assert self.exitcode is not None, "nobody told this worker to stop"
+
+
+@pytest.mark.parametrize("stopped_at", [1, 2])
+def test_a_signal_while_workers_start_stops_all_of_them(monkeypatch: pytest.MonkeyPatch, stopped_at: int) -> None:
+    monkeypatch.setattr(Worker, "started", [], raising=False)
+    monkeypatch.setattr(Worker, "stopped_at", stopped_at, raising=False)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: SimpleNamespace(Process=Worker))
+    before = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert server._supervise(ServiceSettings(workers=3), None) == 0  # type: ignore[arg-type]
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+    assert [worker.exitcode for worker in Worker.started] == [-signal.SIGTERM] * stopped_at
