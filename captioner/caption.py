@@ -143,8 +143,8 @@ class Caption:
         score: The value that the search ranks by: log-probability normalized by length, less repeat penalties.
         picture: The picture's name, size and path; None if the caption was made without one.
         alternatives: The other captions of the n-best list.
-        confidence: Calibrated probability that a content word of the caption is right, 0 to 1; None if the model has
-            no calibration, or if the sentence was given.
+        confidence: The expected share of its content words that are right, 0 to 1; None if the model has no
+            calibration, or if the sentence was given.
     """
 
     words: tuple[Word, ...]

@@ -232,3 +232,15 @@ def test_a_model_card_begins_with_what_a_user_needs(card: Path) -> None:
     first = "\n".join(card.read_text(encoding="utf-8").splitlines()[:10])
     for word in (f"# {card.parent.name}", "captioner caption", "CIDEr", "[Limits](#limits)", "**Licence**"):
         assert word in first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("docs/caption-photos.md", "docs/serve.md", "CHANGELOG.md", "weights/default/README.md"),
+        *("captioner/caption.py", "captioner/inference/confidence.py", "captioner/cli/output_options.py"),
+        *("captioner/overlay/viewer.js", "captioner/writers/review.js", "captioner/serve/openapi.py"),
+    ],
+)
+def test_confidence_has_one_meaning_everywhere(name: str) -> None:
+    assert "expected share of its content words that are right" in (ROOT / name).read_text(encoding="utf-8")

@@ -76,7 +76,8 @@ def unsure_options(command: F) -> F:
             "--min-confidence",
             type=click.FloatRange(0, 1),
             metavar="P",
-            help="Treat captions with a lower confidence as unsure; see --unsure.",
+            help="Treat a caption as unsure (see --unsure) if its confidence, the "
+            "expected share of its content words that are right, is lower.",
         ),
         click.option(
             "--unsure",

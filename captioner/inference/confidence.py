@@ -1,4 +1,4 @@
-"""Confidence: the calibrated probability that a content word of a caption is right, 0 to 1.
+"""Confidence of a caption: the expected share of its content words that are right, 0 to 1, calibrated.
 
 Two small linear models, fitted by scripts/fit_confidence on photos that the captioner was not trained on, and stored
 in the bundle as confidence.json:
@@ -9,7 +9,7 @@ in the bundle as confidence.json:
 2. For the picture, a logistic regression on the pooled annotation that tells photos from drawings, charts, text, noise,
    blanks and screenshots.
 
-The confidence is the mean over the content words, times the probability that the picture is a photo.
+The confidence is the mean of the content words' probabilities, times the probability that the picture is a photo.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ function createViewer(root, options) {
     if (!buttons.length) sentence.append("(no words)");
     if (typeof caption().confidence === "number") {
       sentence.append(element("span", { class: "cv-confidence", title:
-        "How likely it is that the content words of this caption are right." }, `${percent(caption().confidence)} sure`));
+        "Confidence of this caption: the expected share of its content words that are right." }, `${percent(caption().confidence)} sure`));
     }
     layers.hidden = !hasEvidence();
     listOthers();

@@ -199,7 +199,8 @@ def _schemas(settings: ServiceSettings) -> dict[str, Any]:
         "sentence": {**_TEXT, "description": "The caption with a capital letter and a full stop."},
         "confidence": {
             **_NUMBER,
-            "description": "Probability that a content word is right, 0 to 1; absent if the model has no calibration.",
+            "description": "The caption's confidence: the expected share of its content words that are right, 0 to 1; "
+            "absent if the model has no calibration.",
         },
         "score": {**_NUMBER, "description": "What the search ranks by."},
         "log_probability": _NUMBER,

@@ -106,7 +106,7 @@
     const facts = element("p", { className: "facts" }, element("span", { className: "name", textContent: entry.image }));
     if (entry.confidence !== null) {
       const low = entry.unsure || entry.confidence < 0.5;
-      facts.append(element("span", { className: low ? "low" : "", title: "confidence", textContent: `${Math.round(100 * entry.confidence)} %${entry.unsure ? " ?" : ""}` }));
+      facts.append(element("span", { className: low ? "low" : "", title: "Confidence of this caption: the expected share of its content words that are right.", textContent: `${Math.round(100 * entry.confidence)} %${entry.unsure ? " ?" : ""}` }));
     }
     facts.append(approve);
     const about = element("div", { className: "about" }, text);

@@ -250,8 +250,9 @@ def test_a_large_photo_is_written_and_the_warnings_of_other_threads_stay_as_they
     def touched(*arguments: object, **options: object) -> None:
         raise AssertionError("the filters of all threads were changed")
 
-    monkeypatch.setattr(warnings, "catch_warnings", touched)
-    assert MetadataWriter().write(str(path), [TEXT]) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings, "catch_warnings", touched)
+        assert MetadataWriter().write(str(path), [TEXT]) is None
     assert xmp(path.read_bytes())[0] == TEXT
 
 
