@@ -1,8 +1,11 @@
-"""Guard: the memory of bodies in work, and clients that go away."""
+"""Requests: the memory of bodies in work, clients that go away, and what does not run on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -12,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from captioner.serve import caption_request
 from captioner.serve.app import _on_problem
 from captioner.serve.guard import Guard
 from captioner.serve.problems import Problem
@@ -30,13 +34,15 @@ def service() -> Iterator[Service]:
 class Client:
     """One request. Its body is sent in `chunks`; `leave` closes the connection."""
 
-    def __init__(self, guard: Guard, chunks: list[bytes], *, length: int | None = None) -> None:
+    def __init__(self, guard: Guard, chunks: list[bytes], *, length: int | None = None, kind: str = "") -> None:
         self.messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         for chunk in chunks:
             self.messages.put_nowait({"type": "http.request", "body": chunk, "more_body": True})
         self.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
         self.status = 0
-        headers = [] if length is None else [(b"content-length", str(length).encode())]
+        headers = [(b"content-type", kind.encode())]
+        if length is not None:
+            headers.append((b"content-length", str(length).encode()))
         scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "query_string": b""}
         self.task = asyncio.create_task(guard(scope, self.messages.get, self._send))
 
@@ -113,3 +119,32 @@ def test_the_work_of_a_client_that_went_away_is_cancelled(service: Service) -> N
 
     asyncio.run(run())
     assert 'status="499"' in service.metrics.text().decode()
+
+
+def test_json_and_base64_are_not_read_on_the_event_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, str] = {}
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            threads[name] = threading.current_thread().name
+            return function(*arguments, **options)
+
+        return call
+
+    monkeypatch.setattr(json, "loads", noted("json", json.loads))
+    monkeypatch.setattr(base64, "b64decode", noted("base64", base64.b64decode))
+    pictures: list[bytes] = []
+
+    async def call(request: Request) -> Response:
+        found, _ = await caption_request.read_body(request, service.settings)
+        pictures.extend(found)
+        return PlainTextResponse("done")
+
+    async def run() -> None:
+        client = Client(guarded(service, call), [b'{"images": ["AAEC"]}'], kind="application/json")
+        await asyncio.wait_for(client.task, 5)
+        assert client.status == 200
+
+    asyncio.run(run())
+    assert pictures == [b"\0\1\2"]
+    assert set(threads) == {"json", "base64"} and all(name.startswith("read") for name in threads.values())
