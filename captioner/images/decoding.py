@@ -23,6 +23,7 @@ from captioner.images.limits import LIMITS, Limits, TimedFile, memory_budget
 from captioner.images.pixels import to_rgb
 from captioner.images.raw_previews import open_preview
 from captioner.installation import install_command
+from captioner.workarounds.libtiff_messages import silence_libtiff
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 
@@ -197,6 +198,7 @@ def _open(file: IO[bytes], name: str) -> Image.Image:
         return Image.open(file, formats=_COMMON)
     except UnidentifiedImageError:
         Image.init()
+        silence_libtiff()
         file.seek(0)
         image = Image.open(file, formats=[name for name in _OTHERS if name in Image.OPEN])
     if image.format == "TIFF" and _DNG_TAG in image.tag_v2:  # type: ignore[attr-defined]

@@ -60,6 +60,8 @@ def write(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint."""
     tensors, metadata = read_tensors(path)
+    if metadata.keys() - {"state", CHECKSUM}:  # a damaged name of the checksum would leave the file unchecked
+        raise CaptionerError(f"the checkpoint {path} is damaged: its header has unknown entries")
     try:
         state = json.loads(metadata.get("state", "{}"))
         if not isinstance(state, dict):

@@ -61,6 +61,14 @@ def test_a_truncated_checkpoint_is_reported_as_damaged(length: int, tmp_path: Pa
         checkpoint.read(file)
 
 
+def test_a_checkpoint_whose_checksum_has_lost_its_name_is_damaged(tmp_path: Path) -> None:
+    file = tmp_path / "last.safetensors"
+    checkpoint.write(file, {"a": torch.ones(20)}, {"step": 1})
+    file.write_bytes(file.read_bytes().replace(b"sha256", b"sha2S6"))
+    with pytest.raises(CaptionerError, match="unknown entries"):
+        checkpoint.read(file)
+
+
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptionerError, match=f"no such file: {tmp_path}"):
         checkpoint.read(tmp_path / "none.safetensors")
