@@ -1,4 +1,4 @@
-"""Fixtures for tests that train: one small data set for the session, and one thread, which is faster for small work."""
+"""Fixtures for tests that train: one small data set for all of them, and one thread, which is faster for small work."""
 
 from __future__ import annotations
 
