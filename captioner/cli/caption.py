@@ -27,6 +27,7 @@ from captioner.cli.options import (
     search_options,
 )
 from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
+from captioner.cli.shard_options import check_shard_call, run_on_this_machine, shard_options, shard_settings
 from captioner.progress import ProgressBar
 from captioner.terminal import say
 from captioner.writers.caption_outputs import FORMATS
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from captioner.writers.wording import Rated, Wording
 
 NOT_WITH_FROM = {  # options that say how captions are made, or where else they are written
-    "output": "--output",
+    "output_name": "--output",
     "output_format": "--format",
     "style": "--style",
     "resume": "--resume",
@@ -53,13 +54,20 @@ NOT_WITH_FROM = {  # options that say how captions are made, or where else they 
     "--format",
     "-f",
     "output_format",
-    type=choice(*FORMATS),
+    type=choice(*FORMATS, "webdataset"),
     default="text",
     show_default=True,
     help="text: lines of name, tab and caption; jsonl, csv, parquet: with scores; coco: a results file for COCO's "
-    "scorers; html: a page to review and correct the captions.",
+    "scorers; html: a page to review and correct the captions; webdataset: copies of tar shards, with captions.",
 )
-@click.option("--output", "-o", type=FILE, metavar="FILE", show_default="standard output", help="File to write to.")
+@click.option(
+    "--output",
+    "-o",
+    "output_name",
+    metavar="FILE|DIR",
+    show_default="standard output",
+    help="File to write to; for shards, the folder or its address.",
+)
 @sidecar_options
 @metadata_options
 @overwrite_option
@@ -86,6 +94,7 @@ NOT_WITH_FROM = {  # options that say how captions are made, or where else they 
     is_flag=True,
     help="Put ' before CSV cells that a spreadsheet would take for a formula; needs --format csv.",
 )
+@shard_options
 @click.option("--words", is_flag=True, help="Add log-probability, gate and entropy of each word; needs --format jsonl.")
 @search_options()
 @model_options
@@ -95,7 +104,7 @@ def command(
     paths: tuple[str, ...],
     recursive: bool,
     output_format: Any,
-    output: Path | None,
+    output_name: str | None,
     sidecar: bool,
     sidecar_extension: str,
     existing: Any,
@@ -113,6 +122,7 @@ def command(
     retry: Path | None,
     from_file: Path | None,
     escape_formulas: bool,
+    shard_size: int,
     words: bool,
     model: str,
     backend: Any,
@@ -127,6 +137,9 @@ def command(
     pictures, one per line. Captions come in the order of the pictures, each as soon as it is ready. A picture that
     cannot be read is named on standard error; the others are captioned, and the exit code is 1. What was skipped is
     counted at the end. Search options that are not given take the model's own values.
+
+    PATH may also be a shard, a file of many pictures: .tar (webdataset) or .parquet; with a folder as --output also a
+    list of paths (.txt) or a folder with a metadata.jsonl. Each shard gets its own output. One that exists is finished.
     """
     from captioner.captioning import Captioner
     from captioner.files.existing import check_unoccupied, check_writable
@@ -134,12 +147,26 @@ def command(
     from captioner.images.limits import Limits
     from captioner.images.reading import source_name
     from captioner.inference.search.constraints import knows
+    from captioner.scale.locations import names_folder
+    from captioner.scale.shards import is_shard
     from captioner.writers.caption_outputs import CaptionOutputs, check_output
     from captioner.writers.photo_writers import photo_writers
     from captioner.writers.run_summary import RunSummary, read_failed
     from captioner.writers.wording import UNSURE_TEXT, Wording
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
+    shard_values = {name: search.pop(name) for name in ("image_column", "key_column", "captions_in")}
+    if any(map(is_shard, paths)) or (output_name is not None and names_folder(output_name)):
+        check_shard_call(output_name, output_format)
+        assert output_name is not None  # it was checked
+        limits, options = given_limits(search), given_options(search)
+        shard_values |= {"model": model, "backend": backend, "device": device, "threads": threads, "batch": batch}
+        settings = shard_settings(shard_values | {"options": options}, output_format, limits)
+        return run_on_this_machine(
+            paths, output_name, settings, shard_size=shard_size, overwrite=overwrite, summary_file=summary_file
+        )
+    require(output_format != "webdataset", "--format webdataset copies tar shards; give one as PATH")
+    output = None if output_name is None else FILE.convert(output_name, None, click.get_current_context())
     to_photos = sidecar or write_metadata or xmp_sidecar
     given = sum((bool(paths), retry is not None, from_file is not None))
     require(given == 1, "give the pictures as PATH, or --retry with a summary, or --from with captions")

@@ -6,14 +6,18 @@ import contextlib
 import errno
 import os
 import shutil
+import socket
+import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from zlib import crc32
 
 from captioner.files.existing import check_not_read_only
 
 UNFINISHED = ".*.part"  # names of the files that are being written
+_HOST = socket.gethostname().partition(".")[0]  # process numbers repeat on the machines that share a disk
 _being_written: set[Path] = set()  # by this process
 
 
@@ -53,6 +57,28 @@ def open_atomically(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
             os.close(folder)
 
 
+@contextlib.contextmanager
+def open_stored_atomically(store: Any, path: str) -> Iterator[IO[bytes]]:
+    """As `open_atomically`, for a file in `store`, a file system of fsspec.
+
+    It is written to a temporary file on this machine first: many stores would keep the part of a failed upload.
+    """
+    folder, _, name = path.rpartition("/")
+    part = f"{folder}/.{name}.{uuid.uuid4().hex}.part"
+    with tempfile.TemporaryDirectory() as here:
+        whole = Path(here) / "whole"
+        with whole.open("wb") as file:
+            yield file
+        store.makedirs(folder, exist_ok=True)
+        try:
+            store.put_file(str(whole), part)
+            store.mv(part, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                store.rm_file(part)
+            raise
+
+
 def write_atomically(path: Path, data: bytes | str) -> None:
     """Write a whole file at once. A failed write leaves the old file."""
     with open_atomically(path) as file:
@@ -62,20 +88,20 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 
 def _unfinished_name(name: str) -> str:
     """The name while the file is written. It is not longer than a file name may be, so long names can be written."""
-    ending = f".{os.getpid()}.part"
+    ending = f".{_HOST}-{os.getpid()}.part"
     room = 255 - 1 - len(ending) if len(os.fsencode(name)) > 200 else None
     short = name if room is None else os.fsdecode(os.fsencode(name)[: room - 9]) + f"-{crc32(os.fsencode(name)):08x}"
     return f".{short}{ending}"
 
 
 def sweep(folder: Path) -> None:
-    """Remove unfinished files of writers that were killed. Those of running processes and of other programs stay.
+    """Remove unfinished files of writers that were killed on this machine. All others stay.
 
     A killed writer may have had the number of this process, as in a container that is started again.
     """
     for part in folder.glob(UNFINISHED):
-        process = part.name.split(".")[-2]
-        if not process.isdecimal():
+        host, _, process = part.name.split(".")[-2].rpartition("-")
+        if not process.isdecimal() or host not in ("", _HOST):  # names of earlier versions had no host
             continue
         own = int(process) == os.getpid()
         if part.absolute() not in _being_written if own else not is_running(int(process)):

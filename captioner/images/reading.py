@@ -75,6 +75,7 @@ def load_for_model(
     """A picture and the model's pixels for it, (size, size, 3) uint8.
 
     `keep` keeps a picture that has no file; else its thumbnail is kept, with `thumbnail` pixels on the longer side.
+    With 0 nothing is kept, and bytes are decoded exactly as the same file would be.
     """
     name = source_name(source)
     if isinstance(source, (str, os.PathLike)):
@@ -82,6 +83,8 @@ def load_for_model(
             return Picture(name, frame, Path(source), limits=limits), squash(image, size)
     with _reading(source, None if keep else max(2 * size, thumbnail), limits) as (image, frame):
         pixels = squash(image, size)
+        if not (keep or thumbnail):
+            return Picture(name, frame), pixels
         copy = image.copy() if keep else _shrunk(image, thumbnail)  # the caller may change or close the source
         return Picture(name, frame, image=copy), pixels
 

@@ -20,7 +20,7 @@ from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError
 from captioner.images.limits import LIMITS, Limits
 from captioner.images.pixels import Pixels
-from captioner.images.reading import ImageSource, Picture, load_for_model, source_name
+from captioner.images.reading import THUMBNAIL, ImageSource, Picture, load_for_model, source_name
 from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
 from captioner.inference.confidence import ConfidenceModel
@@ -45,16 +45,27 @@ class CaptionStream:
     limits: Limits = LIMITS
     keep_pictures: bool = False
     confidence: ConfidenceModel | None = None
+    thumbnail: int = THUMBNAIL  # pixels of the longer side that captions keep of a picture without a file
 
     def run(self, sources: Iterable[ImageSource]) -> Iterator[Caption | Failure]:
         """Captions in the order of the sources, each as soon as it and those before it are finished."""
+        return self.run_rounds(rounds(sources, self.batch, self.threads))
+
+    def run_rounds(self, sources: Iterable[Sequence[Sequence[ImageSource]]]) -> Iterator[Caption | Failure]:
+        """As `run`, for sources that are divided into batches already, in rounds as `rounds` makes them."""
         reading = ThreadPoolExecutor(READERS, thread_name_prefix="read")
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         wait = True  # for the work that has begun, when the caller leaves early
         waiting: deque[Future[list[Caption | Failure]]] = deque()
-        read = partial(load_for_model, size=self.backend.image_size, keep=self.keep_pictures, limits=self.limits)
+        read = partial(
+            load_for_model,
+            size=self.backend.image_size,
+            keep=self.keep_pictures,
+            thumbnail=self.thumbnail,
+            limits=self.limits,
+        )
         try:
-            for batches in rounds(sources, self.batch, self.threads):
+            for batches in sources:
                 encoding = []
                 for batch in batches:
                     pictures = [(source_name(source), reading.submit(read, source)) for source in batch]

@@ -64,7 +64,7 @@ class ParquetWriter:
 
 def rows(name: str, caption: Caption, wording: Wording) -> list[dict[str, Any]]:
     """One row per caption, best first, with the values of a JSON line."""
-    name = _escape(name)
+    name = escape_name(name)
     table = []
     for rank, one in enumerate((caption, *caption.alternatives), 1):
         values = record(name, one, words=True, wording=wording)
@@ -112,7 +112,7 @@ def pyarrow_library() -> Any:
     return pyarrow.parquet
 
 
-def _escape(name: str) -> str:
+def escape_name(name: str) -> str:
     """A name as UTF-8: a byte that is not becomes \\udcXX as in JSON, and a backslash before such an escape \\u005c."""
     return re.sub(rf"[\ud800-\udfff]|\\(?={_ESCAPE})", lambda match: f"\\u{ord(match[0]):04x}", name)
 

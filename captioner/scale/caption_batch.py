@@ -1,0 +1,93 @@
+"""CaptionBatch: captions for a pipeline of Ray Data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioner.errors import UsageError
+from captioner.scale.picture_tables import cell_picture
+from captioner.scale.rows import COLUMNS
+from captioner.scale.samples import Sample
+from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from captioner.options import SearchKeywords
+
+
+class CaptionBatch:
+    """Captions the pictures of a batch of rows. It is a callable class for `ray.data.Dataset.map_batches`.
+
+    The model is loaded once per actor. Pictures come as bytes and are decoded here, with the limits and the EXIF
+    orientation of every other command. A picture that cannot be read gives a row with an `error`; nothing is raised,
+    so no block is lost.
+
+    Examples:
+        >>> import ray  # doctest: +SKIP
+        >>> from captioner.scale import CaptionBatch
+        >>> photos = ray.data.read_binary_files("s3://bucket/photos", include_paths=True)  # doctest: +SKIP
+        >>> captions = photos.map_batches(  # doctest: +SKIP
+        ...     CaptionBatch,
+        ...     fn_constructor_kwargs={"model": "default", "beam": 3},
+        ...     compute=ray.data.ActorPoolStrategy(size=8),
+        ...     batch_size=256,
+        ...     num_cpus=1,
+        ... )
+    """
+
+    def __init__(
+        self,
+        model: str = "default",
+        *,
+        column: str = "bytes",
+        keep_column: bool = False,
+        threads: int | None = None,
+        settings: ShardSettings | None = None,
+        **options: Unpack[SearchKeywords],
+    ) -> None:
+        """Load a model.
+
+        Args:
+            model: Name of a model, or the folder of a bundle, on every node.
+            column: The column with the pictures: bytes, paths, or Hugging Face's struct of both.
+            keep_column: Keep the column with the pictures. By default, the result is without it.
+            threads: Processors of an actor; as many as Ray gave it by default.
+            settings: Backend, batch and limits, instead of `model` and `threads`.
+            options: Fields of `SearchOptions`.
+        """
+        if settings is None:
+            settings = ShardSettings(model=model, threads=threads or granted_cpus(), options=dict(options))
+        self.column, self.keep_column = column, keep_column
+        self._captioner = ShardCaptioner(settings)
+
+    def __call__(self, batch: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """The batch with the columns caption, sentence, score, confidence, words, error, model and version."""
+        if self.column not in batch:
+            raise UsageError(f"there is no column {self.column!r}. Columns: {', '.join(batch)}.")
+        cells = batch[self.column]
+        samples = (
+            Sample(f"row {number}", cell_picture(f"row {number}", cell, ".")) for number, cell in enumerate(cells, 1)
+        )
+        rows = [row for _, row in self._captioner.rows(samples) if row is not None]
+        result: dict[str, Any] = {
+            name: values for name, values in batch.items() if self.keep_column or name != self.column
+        }
+        for name in COLUMNS[1:]:
+            values = [row[name] for row in rows]
+            is_number = name in ("score", "confidence")
+            result[name] = np.array(values, np.float64) if is_number else values
+        return result
+
+
+def granted_cpus() -> int | None:
+    """The processors that Ray gave to this actor. None outside of Ray: then all are used."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))

@@ -1,0 +1,60 @@
+"""A captioning job: which shards are left, and its run on this machine. `ray_job` runs it on a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from captioner.errors import UsageError
+from captioner.progress import ProgressBar
+from captioner.scale.finished_shards import check_same_origin
+from captioner.scale.job_summary import JobSummary
+from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
+from captioner.scale.shards import Shard, find_shards, unfinished
+from captioner.terminal import say
+
+
+@dataclass(frozen=True)
+class Job:
+    """The shards of a job, divided by whether they have an output, and how their captions are made."""
+
+    left: Sequence[Shard]
+    finished: Sequence[Shard]
+    output: str
+    settings: ShardSettings
+
+    def load(self) -> ShardCaptioner:
+        """The job's model. Refuses wrong options, and outputs that were made with others."""
+        captioner = ShardCaptioner(self.settings)
+        check_same_origin(self.finished, self.output, self.settings.format, captioner.origin)
+        return captioner
+
+
+def plan_job(
+    inputs: Sequence[str], output: str, settings: ShardSettings, *, shard_size: int, overwrite: bool = False
+) -> Job:
+    """Find the shards and what is left to do. With `overwrite`, that is everything."""
+    shards = find_shards(inputs, shard_size=shard_size)
+    other = next((shard for shard in shards if shard.kind != "tar"), None)
+    if settings.format == "webdataset" and other is not None:
+        raise UsageError(f"{other.location}: --format webdataset copies tar shards; use --format parquet for this one")
+    left = shards if overwrite else unfinished(shards, output, settings.format)
+    names = {shard.name for shard in left}
+    return Job(left, [shard for shard in shards if shard.name not in names], output, settings)
+
+
+def caption_here(job: Job, captioner: ShardCaptioner, summary: JobSummary) -> None:
+    """Caption shards on this machine one after the other, and say what is wrong with any."""
+    summary.cpus = captioner.captioner.threads
+    started = time.monotonic()
+    try:
+        with ProgressBar("captioning") as progress:
+            for shard in job.left:
+                report = captioner.caption(shard, job.output, lambda more: progress.show(progress.done + more))
+                summary.add(report)
+                if report.problem:
+                    progress.clear()
+                    say(f"captioner: {report.problem}")
+    finally:
+        summary.seconds = time.monotonic() - started

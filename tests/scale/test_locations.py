@@ -1,0 +1,108 @@
+"""Files by path or address. Stores are those of fsspec: memory, and a web server on this machine."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+import uuid
+
+import fsspec
+import pytest
+
+from captioner.errors import CaptionerError, UsageError
+from captioner.scale.locations import expanded, files_in, last_part, open_input, open_output, remove_unfinished
+
+
+@pytest.fixture
+def store() -> str:
+    """A folder in memory."""
+    return f"memory://{uuid.uuid4().hex}"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web(tmp_path):
+    """A web server for the files of a folder."""
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_output_in_a_store_appears_complete_and_alone(store):
+    with open_output(f"{store}/out/a.parquet") as file:
+        file.write(b"one ")
+        assert files_in(f"{store}/out") == {}
+        file.write(b"two")
+    assert files_in(f"{store}/out") == {"a.parquet": 7}
+    with open_input(f"{store}/out/a.parquet") as file:
+        assert file.read() == b"one two"
+
+
+def test_a_failed_output_in_a_store_leaves_nothing(store):
+    with pytest.raises(ValueError), open_output(f"{store}/out/a.parquet") as file:
+        file.write(b"one")
+        raise ValueError
+    assert files_in(f"{store}/out") == {}
+
+
+def test_a_failed_upload_leaves_the_old_file_and_no_part(store, monkeypatch):
+    with open_output(f"{store}/out/a") as file:
+        file.write(b"old")
+
+    def fail(self, *arguments, **options):
+        raise OSError("the store is full")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "mv", fail)
+    with pytest.raises(OSError, match="full"), open_output(f"{store}/out/a") as file:
+        file.write(b"new")
+    assert files_in(f"{store}/out") == {"a": 3}
+
+
+def test_a_file_of_a_web_server_is_read(web, tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"x" * 300_000)
+    with open_input(f"{web}/a.tar?token=1") as file:
+        assert file.read(10) == b"x" * 10
+    with pytest.raises((CaptionerError, FileNotFoundError)):
+        open_input(f"{web}/missing.tar")
+
+
+def test_ranges_and_patterns_are_expanded(store, tmp_path):
+    for name in ("1.tar", "2.tar"):
+        (tmp_path / name).touch()
+        with open_output(f"{store}/{name}") as file:
+            file.write(b"x")
+    assert expanded("a/{08..11}.tar") == ["a/08.tar", "a/09.tar", "a/10.tar", "a/11.tar"]
+    assert expanded(f"{tmp_path}/*.tar") == [f"{tmp_path}/1.tar", f"{tmp_path}/2.tar"]
+    assert [last_part(name) for name in expanded(f"{store}/*.tar")] == ["1.tar", "2.tar"]
+    assert expanded("https://host/a.tar?x=[1]") == ["https://host/a.tar?x=[1]"]
+    with pytest.raises(UsageError, match="too many"):
+        expanded("{0..99999999999}.tar")
+
+
+@pytest.mark.parametrize("address", ["ftp2://x/a.tar", "file:///etc/passwd", "zip://a::memory://x", "reference://x"])
+def test_other_kinds_of_addresses_are_refused(address):
+    with pytest.raises(UsageError, match="not opened"):
+        open_input(address)
+
+
+def test_parts_of_finished_files_are_removed_and_others_stay(tmp_path):
+    names = (".1.parquet.host-7.part", ".2.parquet.host-7.part", "1.parquet")
+    for name in names:
+        (tmp_path / name).touch()
+    remove_unfinished(str(tmp_path), {"1.parquet"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".2.parquet.host-7.part", "1.parquet"]
+
+
+def test_the_last_part_of_an_address_has_no_query():
+    assert last_part("https://host/a/b.tar?sig=/x.parquet") == "b.tar"
+    assert last_part("a/b/") == "b"
