@@ -19,6 +19,7 @@ from __future__ import annotations
 MANIFEST, VOCABULARY, WEIGHTS, CARD = "manifest.json", "vocabulary.json", "model.safetensors", "README.md"
 CONFIDENCE = "confidence.json"
 ENCODER, BEGIN, DECODER = "encoder.onnx", "begin.onnx", "decoder.onnx"
+BUNDLE_FILES = (MANIFEST, VOCABULARY, WEIGHTS, CARD, CONFIDENCE, "*.onnx")  # names and patterns of all files
 
 
 def int8_graph(graph: str) -> str:

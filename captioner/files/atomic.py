@@ -86,29 +86,39 @@ def write_atomically(path: Path, data: bytes | str) -> None:
         file.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
+def writer_label() -> str:
+    """The machine and process that write a temporary file or folder, for its name."""
+    return f"{_HOST}-{os.getpid()}"
+
+
+def is_abandoned(label: str) -> bool:
+    """Whether this process may remove what has this label: a process of this machine wrote it, and has ended.
+
+    That of this process itself counts too, because a killed writer may have had its number, as in a container that is
+    started again.
+    """
+    host, _, process = label.rpartition("-")
+    if not process.isdecimal() or host not in ("", _HOST):  # labels of earlier versions had no host
+        return False
+    return int(process) == os.getpid() or not _is_running(int(process))
+
+
 def _unfinished_name(name: str) -> str:
     """The name while the file is written. It is not longer than a file name may be, so long names can be written."""
-    ending = f".{_HOST}-{os.getpid()}.part"
+    ending = f".{writer_label()}.part"
     room = 255 - 1 - len(ending) if len(os.fsencode(name)) > 200 else None
     short = name if room is None else os.fsdecode(os.fsencode(name)[: room - 9]) + f"-{crc32(os.fsencode(name)):08x}"
     return f".{short}{ending}"
 
 
 def sweep(folder: Path) -> None:
-    """Remove unfinished files of writers that were killed on this machine. All others stay.
-
-    A killed writer may have had the number of this process, as in a container that is started again.
-    """
+    """Remove unfinished files of writers that were killed on this machine. All others stay."""
     for part in folder.glob(UNFINISHED):
-        host, _, process = part.name.split(".")[-2].rpartition("-")
-        if not process.isdecimal() or host not in ("", _HOST):  # names of earlier versions had no host
-            continue
-        own = int(process) == os.getpid()
-        if part.absolute() not in _being_written if own else not is_running(int(process)):
+        if is_abandoned(part.name.split(".")[-2]) and part.absolute() not in _being_written:
             part.unlink(missing_ok=True)
 
 
-def is_running(process: int) -> bool:
+def _is_running(process: int) -> bool:
     """Whether a process of this number exists on this machine."""
     try:
         os.kill(process, 0)

@@ -6,6 +6,7 @@ The accepted formats, the limits and the EXIF orientation are applied here and n
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -153,6 +154,12 @@ class _PillowLimit:
     def __init__(self) -> None:
         self._lock, self._readers, self._limit = threading.Lock(), 0, Image.MAX_IMAGE_PIXELS
 
+    def forget(self) -> None:
+        """Start anew: a forked process has none of the threads that were reading."""
+        if self._readers:
+            Image.MAX_IMAGE_PIXELS = self._limit
+        self._lock, self._readers = threading.Lock(), 0
+
     def lift(self) -> None:
         with self._lock:
             if not self._readers:
@@ -167,6 +174,8 @@ class _PillowLimit:
 
 
 _pillow_limit = _PillowLimit()
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_pillow_limit.forget)
 
 
 @contextmanager

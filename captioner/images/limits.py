@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,20 +47,44 @@ class Limits:
 LIMITS = Limits()
 
 
-class _MemoryBudget:
-    """Counts the bytes that all threads take for decoding. A picture that doesn't fit beside the others waits."""
+class MemoryBudget:
+    """Counts the bytes that all threads take for decoding. A picture that doesn't fit beside the others waits.
+
+    First come, first served: else small pictures that keep arriving could make a large one wait for ever.
+    """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: a forked process has none of the threads that were reading."""
         self._taken = 0
+        self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
+
+    @property
+    def waiting(self) -> int:
+        """Number of pictures that wait."""
+        return len(self._waiting)
 
     @contextmanager
     def reserve(self, needed: int, limits: Limits) -> Iterator[float]:
         """Yields the seconds that the picture had to wait."""
         start = time.monotonic()
+        ticket = object()
+
+        def my_turn() -> bool:
+            fits = not self._taken or self._taken + needed <= limits.megabytes * 1_000_000
+            return fits and self._waiting[0] is ticket
+
         with self._changed:
-            self._changed.wait_for(lambda: not self._taken or self._taken + needed <= limits.megabytes * 1_000_000)
-            self._taken += needed
+            self._waiting.append(ticket)
+            try:
+                self._changed.wait_for(my_turn)
+                self._taken += needed
+            finally:  # also after Ctrl-C
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
         try:
             yield time.monotonic() - start
         finally:
@@ -67,7 +93,9 @@ class _MemoryBudget:
                 self._changed.notify_all()
 
 
-memory_budget = _MemoryBudget()
+memory_budget = MemoryBudget()
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=memory_budget.forget)
 
 
 class TimedFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from captioner.text.vocabulary import Vocabulary
 
 
 class TorchBackend:
-    """A network in eval mode, on any device."""
+    """A network in eval mode, on any device. In a forked process, it computes on the CPU with one thread."""
 
     def __init__(
         self,
@@ -34,15 +35,18 @@ class TorchBackend:
         self.hard_attention = hard_attention
         self.image_size = network.encoder.settings.size
         self.rows, self.cols = network.encoder.grid()
+        self._process = os.getpid()
 
     @torch.inference_mode()
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        self._survive_fork()
         # torch.tensor copies. Pixels from Pillow are read-only, and torch would warn about sharing them.
         values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
         return Annotations(values, self.rows, self.cols, checksums(pixels))
 
     @torch.inference_mode()
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
+        self._survive_fork()
         shared, own = self.network.decoder.begin(torch.as_tensor(annotations.values, device=self.device))
         return State(
             shared,
@@ -87,6 +91,12 @@ class TorchBackend:
             own={name: value[index] for name, value in state.own.items()},
             keys=state.keys[images],
         )
+
+    def _survive_fork(self) -> None:
+        """The threads of OpenMP don't exist in a forked process, and torch would wait for them for ever."""
+        if os.getpid() != self._process:
+            self._process = os.getpid()
+            torch.set_num_threads(1)
 
 
 def load_backend(bundle: Bundle, device: str | None = None) -> TorchBackend:

@@ -7,6 +7,7 @@ them, accents are removed.
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -88,11 +89,11 @@ def width(text: str, size: int) -> float:
 
 def shorten(text: str, size: int, room: float) -> str:
     """The text, cut with an ellipsis where it is wider than `room`."""
-    if width(text, size) <= room:
+    shown = text[: int(room) + 1]  # a letter is wider than a pixel, and measuring a very long text takes long
+    if shown == text and width(text, size) <= room:
         return text
-    while text and width(text + "…", size) > room:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    fitting_letters = bisect_right(range(1, len(shown) + 1), room, key=lambda n: width(shown[:n] + "…", size))
+    return shown[:fitting_letters].rstrip() + "…"
 
 
 def wrap(text: str, size: int, room: float) -> list[str]:

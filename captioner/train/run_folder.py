@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from captioner.bundle.layout import CONFIDENCE, MANIFEST, VOCABULARY, WEIGHTS
+from captioner.bundle.layout import BUNDLE_FILES, MANIFEST, VOCABULARY, WEIGHTS
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import UNFINISHED
 from captioner.files.existing import check_only_own_files, remove_own_files
 
 # The files that a run consists of. `train --overwrite` deletes these and nothing else.
 _OWN_FILES = (
-    *(f"bundle/{name}" for name in (MANIFEST, VOCABULARY, WEIGHTS, CONFIDENCE, "README.md", "*.onnx")),
+    *(f"bundle/{name}" for name in BUNDLE_FILES),
     *("config.yaml", VOCABULARY, "last.safetensors", f"best/{WEIGHTS}", "best/scores.json"),
     *(
         "split.json",

@@ -31,15 +31,15 @@ def peak():  # kilobytes
     return int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 
 pathlib.Path("/proc/self/clear_refs").write_text("5")  # forget the peak of importing
-before, start = peak(), time.monotonic()
+before, start = peak(), time.process_time()
 with ThreadPoolExecutor(int(sys.argv[2])) as pool:
     problems = list(pool.map(read, [sys.argv[1]] * int(sys.argv[2])))
-print(json.dumps([(peak() - before) / 1000, time.monotonic() - start, problems[0]]))
+print(json.dumps([(peak() - before) / 1000, time.process_time() - start, problems[0]]))
 """
 
 
 def measure(path: Path, readers: int = 1, *, timeout: float = 120) -> tuple[float, float, str | None]:
-    """Megabytes and seconds that a new process takes to read a picture, and the error that it reports."""
+    """Megabytes and processor seconds that a new process takes to read a picture, and the error that it reports."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(path), str(readers)], capture_output=True, text=True, timeout=timeout
     )

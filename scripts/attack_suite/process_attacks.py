@@ -1,133 +1,72 @@
-"""Attacks on whole commands: kill -9 chains, Ctrl-C, a full disk, and the network."""
+"""Attacks on whole commands: Ctrl-C, a full disk, forks, and a look at the network and the disk."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-PHOTOS = sorted((ROOT / "examples").glob("*.jpg"))
-_NETWORK = re.compile(r"AF_INET|AF_NETLINK")
+from attack_suite.commands import PHOTOS, ROOT, Arguments, finish, kill, start, write_tiny_set
+from attack_suite.system_trace import Trace, can_trace, foreign_files, traced, traced_service
+from captioner.metrics.meteor.resources import cache_folder
 
-
-def start(
-    folder: Path, *arguments: str | Path, prefix: tuple[str, ...] = (), **options: Any
-) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(folder)}
-    command = [*prefix, sys.executable, "-m", "captioner", *map(str, arguments)]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=folder, env=environment, **(pipes | options))
-
-
-def finish(folder: Path, *arguments: str | Path, **options: Any) -> tuple[int, str]:
-    process = start(folder, *arguments, **options)
-    _, err = process.communicate(timeout=300)
-    return process.returncode, err.decode(errors="replace")
-
-
-def kill_captioning(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
-    """kill -9 at random times, then --resume: in the end the file is that of a run that was not killed."""
-    (folder / "photos").mkdir()
-    for number in range(40):
-        shutil.copy(PHOTOS[number % len(PHOTOS)], folder / "photos" / f"{number:03}.jpg")
-    caption = ["caption", "photos", "--threads", "1", "--batch", "4", "-f", "jsonl", "-o"]
-    began = time.monotonic()
-    finish(folder, *caption, "whole.jsonl")
-    whole, length = (folder / "whole.jsonl").read_bytes(), time.monotonic() - began
-    tried, bad = 0, []
-    while time.monotonic() < end:
-        (folder / "out.jsonl").unlink(missing_ok=True)
-        for _ in range(3):
-            process = start(folder, *caption, "out.jsonl", "--resume", stderr=subprocess.DEVNULL)
-            time.sleep(rng.uniform(0.3, 1) * length)
-            process.kill()
-            process.wait()
-            tried += 1
-        code, err = finish(folder, *caption, "out.jsonl", "--resume")
-        if code or (folder / "out.jsonl").read_bytes() != whole:
-            bad.append(f"the file differs after kills, exit code {code}: {err[-300:]}")
-    return tried, bad
-
-
-def kill_training(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
-    """kill -9 at random times, then --resume: in the end the weights are those of a run that was not killed."""
-    from captioner.data.shapes import write_shapes
-
-    write_shapes(folder / "data", 20, seed=0, size=32)
-    config = {
-        "name": "tiny",
-        "data": {
-            "root": str(folder / "data"),
-            "train": [{"captions": "captions_train.json"}],
-            "val": [{"captions": "captions_val.json"}],
-            "minimum_count": 1,
-        },
-        "encoder": {"name": "efficientnet_lite0", "size": 32, "annotations": ["stage3"]},
-        "features": {"folder": str(folder / "cache")},
-        "model": {"annotation_size": 16, "embedding_size": 16, "hidden_size": 16, "attention": {"size": 8}},
-        "training": {"epochs": 12, "images": 4, "threads": 1, "checkpoint_every": 1, "validation": {"samples": 0}},
-    }
-    (folder / "tiny.yaml").write_text(json.dumps(config))
-    began = time.monotonic()
-    code, err = finish(folder, "train", "--config", "tiny.yaml", "--run", "whole")
-    if code:
-        return 1, [err[-500:]]
-    whole, length = (folder / "whole" / "last.safetensors").read_bytes(), time.monotonic() - began
-    tried, bad = 0, []
-    while time.monotonic() < end:
-        shutil.rmtree(folder / "run", ignore_errors=True)
-        for _ in range(4):
-            process = start(folder, *_train(folder / "run"), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            time.sleep(rng.uniform(0.4, 1.1) * length)
-            process.kill()
-            process.wait()
-            tried += 1
-        code, err = finish(folder, *_train(folder / "run"))
-        if code or (folder / "run" / "last.safetensors").read_bytes() != whole:
-            bad.append(f"the weights differ after kills, exit code {code}: {err[-300:]}")
-    return tried, bad
-
-
-def _train(run: Path) -> list[str | Path]:
-    if (run / "last.safetensors").is_file():
-        return ["train", "--resume", run]
-    return ["train", "--config", "tiny.yaml", "--run", run, *(["--overwrite"] if (run / "run.lock").exists() else [])]
+SECONDS = 2.0  # of the processor, from Ctrl-C to the end of the program
 
 
 def interrupts(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
-    """Ctrl-C at random times: the command ends within two seconds, with 130 and a sentence."""
-    tried, bad = 0, []
+    """Ctrl-C at random times after the first result: the command ends at once, with a sentence."""
+    tried, bad = 0, list[str]()
+    write_tiny_set(folder)
+    endless = ["--set", "training.epochs=999"]
+    commands: list[tuple[Arguments, str, int]] = [  # with the first file that each writes, and its exit code
+        (["caption", *PHOTOS * 200, "-o", "out", "--overwrite", "--batch", "4"], "out", 130),
+        (["overlay", *PHOTOS * 200, "-o", "drawn", "--overwrite"], "drawn/*", 130),
+        (["train", "--config", "tiny.yaml", "--run", "run", *endless], "run/last.safetensors", 1),
+    ]
     while time.monotonic() < end:
-        process = start(folder, "caption", *PHOTOS * 20, "-o", "out", "--overwrite")
-        time.sleep(rng.uniform(1.5, 4))
-        began = time.monotonic()
+        command, first, expected = rng.choice(commands)
+        _empty(folder, "out", "drawn", "run")
+        process = start(folder, *command)
+        while process.poll() is None and not list(folder.glob(first)):
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 2))
+        before = _processor_seconds(process.pid)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        try:
+            _, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            kill(process)
+            err = b"it does not end"
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime - before
         tried += 1
-        # The interpreter itself may be interrupted while it starts; a traceback of ours is bad at any time.
-        if time.monotonic() - began > 2 or (process.returncode != 130 and b"Traceback" in err):
-            bad.append(f"exit {process.returncode} after {time.monotonic() - began:.1f} s: {err[-300:]!r}")
+        if process.returncode != expected or b"Traceback" in err or not err.strip() or seconds > SECONDS:
+            bad.append(f"{command[0]}: exit {process.returncode} after {seconds:.1f} s: {err[-300:]!r}")
     return tried, bad
 
 
 def full_disk(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
     """Files may not grow beyond a few bytes: a sentence, and exit code 1 or 2."""
-    tried, bad = 0, []
-    commands: list[list[str | Path]] = [
+    tried, bad = 0, list[str]()
+    write_tiny_set(folder)
+    commands: list[Arguments] = [
         ["caption", *PHOTOS, "-f", format, "-o", f"out.{format}", "--overwrite", "--summary", "summary"]
         for format in ("text", "jsonl", "csv", "coco")
     ]
-    commands.append(["overlay", *PHOTOS[:2], "-o", "drawn"])
+    commands += [
+        ["overlay", *PHOTOS[:2], "-o", "drawn"],
+        ["features", "--config", "tiny.yaml"],
+        ["train", "--config", "tiny.yaml", "--run", "run", "--overwrite"],
+    ]
     while time.monotonic() < end:
         room = rng.randrange(0, 300)
         code, err = finish(
@@ -135,45 +74,132 @@ def full_disk(folder: Path, rng: random.Random, end: float) -> tuple[int, list[s
             *rng.choice(commands),
             preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         )
+        _empty(folder, "drawn", "run", "cache")
         tried += 1
-        if "Traceback" in err or code < 0:
+        if "Traceback" in err or code < 0 or not err.strip():
             bad.append(f"exit {code}: {err[-400:]}")
     return tried, bad
 
 
+def forks(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
+    """Forks at random times while other threads caption: the child captions as its parent does."""
+    tried, bad = 0, list[str]()
+    for backend in ("onnx", "torch"):
+        seconds = (end - time.monotonic()) / (2 if backend == "onnx" else 1)
+        command = [sys.executable, "-W", "ignore", "-c", _FORKS, backend, str(seconds), *map(str, PHOTOS[:2])]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds + 300)
+        except subprocess.TimeoutExpired:
+            return tried + 1, [*bad, f"{backend}: a process does not end after a fork"]
+        if done.returncode:
+            return tried + 1, [*bad, f"{backend}: exit {done.returncode}: {done.stderr[-300:]}"]
+        children, wrong = json.loads(done.stdout)
+        tried += children
+        bad += [f"{backend}: a child ended with {code}" for code in wrong]
+    return tried, bad
+
+
+_FORKS = """
+import json, os, random, signal, sys, threading, time
+from captioner import Captioner
+
+captioner = Captioner.load(backend=sys.argv[1], threads=2)
+end, photos = time.monotonic() + float(sys.argv[2]), sys.argv[3:]
+texts = {photo: captioner(photo).text for photo in photos}
+likelihood = captioner.force(photos[0], "a dog on a table").log_probability
+stopping = threading.Event()
+
+def caption_on():
+    while not stopping.is_set():
+        list(captioner.stream(photos))
+
+thread = threading.Thread(target=caption_on)
+thread.start()
+children, wrong = 0, []
+while time.monotonic() < end:
+    time.sleep(random.random() / 2)
+    child = os.fork()
+    if not child:
+        signal.alarm(120)
+        photo = photos[children % len(photos)]
+        same = captioner(photo).text == texts[photo]
+        close = abs(captioner.force(photos[0], "a dog on a table").log_probability - likelihood) < 1e-3
+        os._exit(0 if same and close else 1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    children += 1
+    wrong += [code] if code else []
+stopping.set()
+thread.join()
+print(json.dumps([children, wrong]))
+"""
+
+
 def network(folder: Path, rng: random.Random, end: float) -> tuple[int, list[str]]:
-    """strace sees no socket of the internet, and no file appears in the home folder."""
-    if not shutil.which("strace"):
-        return 0, []
-    results = [{"image_id": 1, "caption": "a dog"}, {"image_id": 2, "caption": "a cat on a mat"}]
-    references = {"annotations": [{"image_id": n, "caption": "a dog runs"} for n in (1, 2)]}
-    (folder / "results.json").write_text(json.dumps(results))
-    (folder / "references.json").write_text(json.dumps(references))
-    before = set(folder.rglob("*"))
-    bad = []
-    commands: list[list[str | Path]] = [
-        ["caption", PHOTOS[0]],
-        ["overlay", PHOTOS[0], "-o", "drawn"],
-        ["score", "results.json", "references.json"],
+    """strace sees no socket of the internet, and no file outside the command's own folder."""
+    if not can_trace():
+        return 0, ["strace is not installed, or may not trace here"]
+    tried, bad = 0, list[str]()
+    for name, trace in trace_all(folder):
+        tried += 1
+        bad += [f"{name}: {problem}" for problem in problems(name, trace, folder)]
+        if time.monotonic() > end:
+            break
+    return tried, bad
+
+
+def trace_all(folder: Path) -> Iterator[tuple[str, Trace]]:
+    """Every command with its trace, in an order in which each finds what it needs."""
+    write_tiny_set(folder)
+    annotations = json.loads((folder / "data" / "captions_val.json").read_text())["annotations"]
+    results = {record["image_id"]: record["caption"] for record in annotations}
+    (folder / "results.json").write_text(json.dumps([{"image_id": i, "caption": text} for i, text in results.items()]))
+    captions = folder / "data" / "captions_val.json"
+    photo = Path(shutil.copy(PHOTOS[0], folder))
+    commands: list[Arguments] = [
         ["models"],
+        ["caption", photo, "--sidecar", "-f", "jsonl", "-o", "captions.jsonl"],
+        ["overlay", photo, "-o", "drawn", "--format", "html,png,pdf"],
+        ["train", "--config", "tiny.yaml", "--run", "run", "--set", "training.epochs=1"],
+        ["export", "run", "-o", "bundle", "--licence", "CC0-1.0"],
+        ["evaluate", "--model", "./bundle", "--data", captions, "--split", "val", "--report", "report.html"],
+        ["score", "--results", "results.json", "--references", captions],
     ]
+    if cache_folder().is_dir():  # to compute METEOR's tables takes a minute
+        shutil.copytree(cache_folder(), folder / "home" / "cache" / "captioner", dirs_exist_ok=True)
     for command in commands:
-        trace = folder / "trace"
-        code, err = finish(
-            folder, *command, prefix=("strace", "-f", "-qq", "-e", "trace=socket,connect", "-o", str(trace))
-        )
-        if code or _NETWORK.search(trace.read_text()):
-            bad.append(f"{command[0]}: exit {code}, {_NETWORK.findall(trace.read_text())[:3]} {err[-200:]}")
-        trace.unlink()
-        shutil.rmtree(folder / "drawn", ignore_errors=True)
-    new = [str(path) for path in set(folder.rglob("*")) - before]
-    return len(commands), bad + [f"a file appeared in the home folder: {path}" for path in new[:3]]
+        yield str(command[0]), traced(folder, *command)
+    yield "serve", traced_service(folder, photo)
+
+
+def problems(name: str, trace: Trace, folder: Path) -> list[str]:
+    """What a command did that it must not do. A service may listen on this machine."""
+    found = [f"wrote {path}" for path in foreign_files(trace, folder)]
+    if trace.code:
+        found.append(f"exit {trace.code}: {trace.err[-300:]}")
+    if name != "serve":
+        found += [f"opened a socket: {call}" for call in trace.sockets]
+    return found + [f"talked to {address}" for address in trace.addresses if name != "serve" or address != "127.0.0.1"]
+
+
+def _empty(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _processor_seconds(process: int) -> float:
+    """Processor time of a running process, user and system."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 ATTACKS = {
-    "kills of captioning": kill_captioning,
-    "kills of training": kill_training,
     "interrupts": interrupts,
     "full disk": full_disk,
+    "forks": forks,
     "network": network,
 }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import onnx
 from onnx import TensorProto, helper
@@ -112,26 +111,6 @@ HIDING_PLACES: list[Callable[[], bytes]] = [
     sparse_initializer,
     training_graph,
 ]
-
-
-def all_external_files(message: Any) -> set[str]:
-    """The value of every key `location` in every tensor of a model, found by onnx's own classes."""
-    return {
-        entry.value
-        for tensor in _tensors(message)
-        for entry in tensor.external_data
-        if entry.key == "location" and tensor.data_location == TensorProto.EXTERNAL
-    }
-
-
-def _tensors(message: Any) -> Iterator[Any]:
-    if isinstance(message, onnx.TensorProto):
-        yield message
-        return
-    for descriptor, value in message.ListFields():
-        if descriptor.type == descriptor.TYPE_MESSAGE:
-            for inner in [value] if hasattr(value, "ListFields") else value:
-                yield from _tensors(inner)
 
 
 def _tensor(rest: bytes, *, external: bool = True) -> bytes:

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from attack_suite.fuzz_targets import all_external_files
 from captioner.bundle.onnx_graph import read_graph
 from captioner.bundle.protobuf import ProtobufError
 from captioner.bundle.writing import write_bundle
 from captioner.errors import CaptionerError
-from tests.bundle.foreign_files import HIDING_PLACES, SECRET, all_external_files
+from tests.bundle.foreign_files import HIDING_PLACES, SECRET
 from tests.tiny_bundle import begin_graph, decoder_graph, encoder_graph, parameters
 from tests.tiny_bundle import write_model as write_tiny
 

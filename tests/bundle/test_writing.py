@@ -11,6 +11,7 @@ import pytest
 from captioner.bundle.loading import load_bundle
 from captioner.bundle.writing import write_bundle
 from captioner.errors import UsageError
+from captioner.files.atomic import writer_label
 from captioner.options import SearchOptions
 from tests.tiny_bundle import write_model
 
@@ -90,5 +91,54 @@ def test_a_writer_that_was_killed_between_the_two_renames_loses_no_bundle(model)
     unfinished.mkdir()
     with pytest.raises(FileNotFoundError):
         write_bundle(model.folder, {"encoder.onnx": old / "nothing"}, model.manifest, model.vocabulary)
+    assert load_bundle(model.folder) == model
+    assert [path.name for path in model.folder.parent.iterdir()] == ["toy"]
+
+
+def test_a_killed_writer_leaves_no_folder_for_ever(model):
+    """Killed before the old bundle was deleted, while it was, and with the process number of the next writer."""
+    parent = model.folder.parent
+    write_model(parent / ".toy.999999.old", name="toy", seed=3)
+    write_model(parent / ".toy.999998.old", name="toy", seed=4)
+    (parent / ".toy.999998.old" / "manifest.json").unlink()
+    write_model(parent / f".toy.{writer_label()}.new", name="toy", seed=4)
+    (parent / ".toy.notes.old").mkdir()  # not one of ours
+    (parent / ".toy.1.old").mkdir()  # of a running process
+    (parent / ".toy.elsewhere-999999.new").mkdir()  # of another machine that shares the disk
+    write_model(model.folder, seed=5)
+    assert sorted(path.name for path in parent.iterdir()) == [
+        ".toy.1.old",
+        ".toy.elsewhere-999999.new",
+        ".toy.notes.old",
+        "toy",
+    ]
+
+
+def test_after_a_kill_between_the_two_renames_the_next_write_leaves_only_its_bundle(model):
+    model.folder.rename(model.folder.with_name(".toy.999999.old"))
+    written = write_model(model.folder, seed=5)
+    assert [path.name for path in model.folder.parent.iterdir()] == ["toy"]
+    assert load_bundle(model.folder) == written
+
+
+def test_foreign_files_in_what_a_killed_writer_left_stay(model):
+    left = model.folder.with_name(".toy.999999.old")
+    write_model(left, name="toy", seed=3)
+    (left / "me.jpg").write_bytes(b"dear")
+    write_model(model.folder, seed=5)
+    assert [path.name for path in left.iterdir()] == ["me.jpg"]
+
+
+def test_if_the_new_bundle_cannot_take_its_name_the_old_one_gets_it_back(model, monkeypatch):
+    rename = Path.rename
+
+    def failing(path: Path, target: Path) -> Path:
+        if path.name.endswith(".new"):
+            raise PermissionError("no")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(PermissionError):
+        write_model(model.folder, seed=5)
     assert load_bundle(model.folder) == model
     assert [path.name for path in model.folder.parent.iterdir()] == ["toy"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -21,15 +22,23 @@ DRIVER = shutil.which("chromedriver")
 def browser() -> Iterator[WebDriver]:
     if not CHROMIUM or not DRIVER:
         pytest.skip("no browser found; on Debian: apt-get install chromium chromium-driver")
+    with open_browser() as driver:
+        yield driver
+
+
+@contextmanager
+def open_browser() -> Iterator[WebDriver]:
     options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
+    options.binary_location = str(CHROMIUM)
     camera = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1200,1400", *camera):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    try:
+        yield driver
+    finally:
+        driver.quit()
 
 
 def complaints(driver: WebDriver) -> list[str]:

@@ -48,6 +48,21 @@ def test_shortened_text_fits_and_keeps_its_beginning():
     assert lettering.shorten("dog", 16, 120) == "dog"
 
 
+def test_a_very_long_text_is_shortened_with_few_measurements(monkeypatch):
+    """Before, every letter that was too many was measured with all letters before it: minutes for a hostile word."""
+    measured = []
+    width = lettering.width
+
+    def counted(text: str, size: int) -> float:
+        measured.append(len(text))
+        return width(text, size)
+
+    monkeypatch.setattr(lettering, "width", counted)
+    short = lettering.shorten("dog" * 100_000, 16, 120)
+    assert short.startswith("dogdog") and short.endswith("…") and 100 < width(short, 16) <= 120
+    assert sum(measured) < 2000
+
+
 def test_wrapped_lines_fit_and_contain_every_word():
     text = "a group of four men standing next to each other in front of a wall"
     lines = lettering.wrap(text, 24, 260)

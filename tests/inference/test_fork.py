@@ -1,0 +1,67 @@
+"""A process that forks after it has loaded a model: both processes go on captioning."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from captioner.images import decoding
+from captioner.images.limits import LIMITS, memory_budget
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+# The sentence is forced in the main thread, whose OpenMP threads the child doesn't have.
+FORK = """
+import os, sys
+from captioner import Captioner
+
+captioner, picture = Captioner.load(sys.argv[1], backend=sys.argv[2], threads=2), sys.argv[3]
+before = captioner.force(picture, "a dog on a table").log_probability, captioner(picture).text
+child = os.fork()
+now = captioner.force(picture, "a dog on a table").log_probability, captioner(picture).text
+assert abs(now[0] - before[0]) < 1e-4 and now[1] == before[1], (before, now)
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["onnx", "torch"])
+def test_a_forked_process_captions_as_its_parent_does(backend: str) -> None:
+    photo = next((ROOT / "examples").glob("*.jpg"))
+    command = [sys.executable, "-W", "ignore", "-c", FORK, str(ROOT / "weights" / "default"), backend, str(photo)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_fork_while_other_threads_read_leaves_no_memory_taken_and_no_lock_held() -> None:
+    """Of all threads, a child has only the one that forked."""
+    reading, finish = threading.Event(), threading.Event()
+
+    def read() -> None:
+        everything = memory_budget.reserve(LIMITS.megabytes * 1_000_000, LIMITS)
+        with everything, decoding._without_pillow_limit(), decoding._pillow_limit._lock, memory_budget._changed:
+            reading.set()
+            finish.wait(60)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reading.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(60)  # ends it if it waits for ever
+        with memory_budget.reserve(LIMITS.megabytes * 1_000_000, LIMITS), decoding._without_pillow_limit():
+            pass
+        os._exit(0 if Image.MAX_IMAGE_PIXELS else 1)
+    finish.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
