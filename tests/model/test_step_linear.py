@@ -1,10 +1,10 @@
-"""StepLinear against nn.Linear."""
+"""StepLinear against nn.Linear, and StepProduct against torch.bmm."""
 
 import pytest
 import torch
 from torch import nn
 
-from captioner.model.step_linear import StepLinear, over_steps
+from captioner.model.step_linear import StepLinear, StepProduct, over_steps
 
 
 def twins(bias: bool) -> tuple[StepLinear, nn.Linear]:
@@ -87,3 +87,50 @@ def test_autocast_does_not_change_float64() -> None:
     x = torch.randn(2, 3, 5, dtype=torch.double)
     with torch.autocast("cpu", torch.bfloat16), over_steps(step_linear):
         torch.testing.assert_close(step_linear(x), plain(x))
+
+
+def contexts(product: nn.Module | None, weights: torch.Tensor, annotations: torch.Tensor) -> torch.Tensor:
+    """Three steps of attention, each with weights that depend on the last context vector; the second caption ends."""
+    total = torch.zeros((), dtype=torch.double)
+    with over_steps(product or nn.Identity()):
+        for k in (3, 3, 1):
+            z = product(weights[:, :k], annotations) if product else torch.bmm(weights[:, :k], annotations)
+            weights = torch.softmax(weights[:, :k] * z.mean(-1, keepdim=True), -1)
+            total = total + (z**2).sum()
+    return total
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_gradients_of_a_product_over_steps_equal_those_of_bmm(passes: int) -> None:
+    torch.manual_seed(0)
+    product = StepProduct()
+    weights, base = torch.rand(2, 3, 4, dtype=torch.double), torch.randn(2, 4, 5, dtype=torch.double)
+    results = []
+    for layer in (product, None):
+        w, a = weights.clone().requires_grad_(), base.clone().requires_grad_()
+        for _ in range(passes):  # over annotations that are computed anew, as in every training step
+            contexts(layer, w, torch.tanh(a)).backward()
+        results.append((w.grad, a.grad))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_product_converts_its_matrices_once_under_autocast() -> None:
+    product, annotations = StepProduct(), torch.randn(2, 4, 5, requires_grad=True)
+    made = []
+    with torch.autocast("cpu", torch.bfloat16), over_steps(product):
+        for _ in range(3):
+            z = product(torch.rand(2, 3, 4), annotations)
+            assert z.dtype == torch.float32
+            assert product._steps is not None
+            made.append(product._steps[1].weight)
+    assert made[0].dtype == torch.bfloat16
+    assert made[0] is made[1] is made[2]
+    assert product._steps is None
+
+
+def test_a_product_over_steps_without_gradients_equals_bmm() -> None:
+    product, x, annotations = StepProduct(), torch.rand(2, 3, 4), torch.randn(2, 4, 5)
+    with over_steps(product):
+        assert not product(x, annotations).requires_grad
+        torch.testing.assert_close(product(x, annotations), torch.bmm(x, annotations))

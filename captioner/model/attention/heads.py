@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from captioner.errors import CaptionerError
-from captioner.model.step_linear import StepLinear
+from captioner.model.step_linear import StepLinear, StepProduct
 
 
 class OneHead(nn.Module):
     """The annotations themselves are the values, and alpha is the map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.product = StepProduct()
 
     def values(self, annotations: Tensor) -> Tensor:
         """The values (B, L, D) that context vectors are sums of. They are computed once per image."""
@@ -28,7 +32,7 @@ class OneHead(nn.Module):
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
         """z_t (B, K, D) for weights (B, K, L)."""
-        return torch.bmm(weights, values)
+        return self.product(weights, values)  # type: ignore[no-any-return]
 
 
 class ManyHeads(OneHead):
