@@ -210,8 +210,10 @@ class TrainingSettings(Settings):
         lt=1,
         description="Decay of the moving average of the weights (EMA). If absent, there is no average.",
     )
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="Number type of autocast (mixed precision)."
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description="Number type of autocast (mixed precision). `auto` is bfloat16 where the processor multiplies in "
+        "it, otherwise float32; the run folder's config has the one that was chosen.",
     )
     compile: bool = Field(False, description="Compile the model with torch.compile.")
     start_from: Path | None = Field(

@@ -41,7 +41,7 @@ from captioner.train.self_critical import load_meteor
 from captioner.train.setup import InitialWeights, make_optimizer, prepare
 from captioner.train.splits import write_split_record
 from captioner.train.validation import validate
-from captioner.workarounds.half_precision import check_precision
+from captioner.workarounds.half_precision import check_precision, resolve_precision
 from captioner.workarounds.malloc import keep_memory
 
 LOG_EVERY = 50  # steps
@@ -50,7 +50,9 @@ _NO_DIGITS = str.maketrans("", "", "0123456789.,")
 
 def train(config: Config, folder: Path, world: World, *, resume: bool = False) -> TrainingState:
     """Train into a run folder until the last epoch, early stopping, or Ctrl-C, which saves a checkpoint."""
-    check_precision(config.training.precision, world.device.type)
+    precision = resolve_precision(config.training.precision, world.device.type)
+    config = config.model_copy(update={"training": config.training.model_copy(update={"precision": precision})})
+    check_precision(precision, world.device.type)
     if config.training.scst and config.training.scst.reward.meteor:
         load_meteor()  # fails now, not after the first epochs, if its files are missing
     if world.device.type == "cpu":

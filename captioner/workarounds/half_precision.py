@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
+
+import torch
 
 from captioner.errors import UsageError
 
@@ -31,6 +34,25 @@ def check_precision(precision: str, device: str) -> None:
         )
     reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
     raise UsageError(f"training.precision: {precision} does not work here ({reason}); use float32")
+
+
+def resolve_precision(precision: str, device: str) -> str:
+    """`auto` is bfloat16 where the device multiplies in it, otherwise float32."""
+    if precision != "auto":
+        return precision
+    if device == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)  # older releases of torch do not have it
+    has_products = device == "cpu" and multiplies_bfloat16(capabilities())
+    return "bfloat16" if has_products and works_on_cpu("bfloat16") else "float32"
+
+
+def multiplies_bfloat16(capabilities: Mapping[str, object]) -> bool:
+    """Whether a processor with these features has products of bfloat16. Without them, bfloat16 is slower than float32.
+
+    On ARM, torch does not say: there float32 stays.
+    """
+    return any(bool(capabilities.get(name)) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def works_on_cpu(precision: str) -> bool:
