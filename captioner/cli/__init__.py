@@ -22,6 +22,7 @@ COMMANDS = {
     "overlay": ("captioner.cli.overlay", "Draw, for every word, where the model looked."),
     "scale": ("captioner.cli.scale", "Caption shards of pictures on a Ray cluster."),
     "serve": ("captioner.cli.serve", "Serve captions over HTTP, and a page to drop photos on."),
+    "web": ("captioner.cli.web", "Write a folder that captions photos in the browser."),
     "models": ("captioner.cli.models", "List the available models."),
     "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),
     "score": ("captioner.cli.score", "Score the captions of any system against references."),

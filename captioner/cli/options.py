@@ -212,6 +212,13 @@ reference_stats_option = click.option(
     help="Take CIDEr's word frequencies from this file, written by `captioner score --write-reference-stats`.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+onnxruntime_web_option = click.option(
+    "--onnxruntime-web",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    show_default="from npm",
+    help="Folder with the files of the npm package onnxruntime-web, for a machine without npm.",
+)
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing output; by default it is kept.")
 
 
