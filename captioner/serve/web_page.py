@@ -30,7 +30,9 @@ def web_page(settings: ServiceSettings) -> str:
     body = photo_page_body(
         header='<a href="docs">HTTP calls</a>',
         promise="You can also paste one. It goes to this service only, and it is not stored.",
-        footer=f"""<noscript><p>This page needs JavaScript. <code>POST /v1/caption</code> works without it.</p></noscript>
+        footer=f"""<noscript>
+<p>This page needs JavaScript. <code>POST /v1/caption</code> works without it.</p>
+</noscript>
 <p class="limit">Photos up to {settings.max_body // MEGABYTE} MB: JPEG, PNG, WebP, GIF, TIFF, AVIF.</p>""",
         largest_beam=LARGEST["beam"],
         actions=_ACTIONS,

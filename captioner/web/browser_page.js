@@ -16,6 +16,7 @@ async function prepareServiceWorker() {
     await navigator.serviceWorker.ready;
     if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return true;
     sessionStorage.setItem("reloaded", "yes"); // once: some browsers don't take the headers
+    addEventListener("pageshow", () => location.reload()); // a browser may bring this page back instead of the new one
     location.reload();
     await new Promise(() => {});
   } catch { // switched off, or no TLS: the page works without

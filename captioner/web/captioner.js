@@ -16,38 +16,48 @@ class CaptionerError extends Error {
 }
 
 const MOST_THREADS = 8; // more make one picture no faster
+const WEBGPU_SECONDS = 30; // for its first captions, which compile its programs; then the processor takes over
 
 class Captioner {
   #worker;
   #pending = new Map();
   #last = 0;
 
-  static async load({ folder = new URL("./", import.meta.url), onprogress, onloaded, threads, webgpu } = {}) {
+  static async load({ folder = new URL("./", import.meta.url), webgpu, ...options } = {}) {
     try {
       const at = new URL(folder, globalThis.location?.href), settings = await readSettings(at);
-      const cores = globalThis.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency ?? 1, MOST_THREADS) : 1;
-      const count = Math.max(1, Math.min(threads ?? cores, cores));
-      const wantsWebGpu = settings.runtimes.webgpu && (await hasWebGpu(webgpu));
-      for (const name of wantsWebGpu ? ["webgpu", "wasm"] : ["wasm"]) {
-        const runtime = settings.runtimes[name], files = await loadFiles(at, settings.files, [...settings.model_files, runtime.binary], onprogress);
-        if (name === "wasm") onloaded?.(); // WebGPU may still fail, and then the files for wasm are needed
-        const captioner = new Captioner(new URL("captioner_worker.js", at));
-        const argument = { settings, folder: at.href, files, runtime, threads: count };
+      if (settings.runtimes.webgpu && (await hasWebGpu(webgpu))) {
         try {
-          captioner.model = await captioner.#call("load", argument, [...files.values()].map(({ buffer }) => buffer));
-          captioner.engine = { webgpu: name === "webgpu", threads: count };
-          if (name === "webgpu") onloaded?.();
-          return captioner;
+          return await Captioner.#start(at, settings, "webgpu", { ...options, seconds: webgpu === true ? Infinity : WEBGPU_SECONDS });
         } catch (error) {
-          captioner.close();
-          if (name === "wasm") throw error;
+          if (error instanceof LoadError) throw error;
         }
       }
+      return await Captioner.#start(at, settings, "wasm", options);
     } catch (error) {
       if (error instanceof LoadError) throw new CaptionerError(error.message, "load");
-      throw error.kind === "defect" ? new CaptionerError(`The model can't be started: ${error.message}`, "load") : error;
+      throw error instanceof CaptionerError ? new CaptionerError(`The model can't be started: ${error.message}`, "load") : error;
     }
-    return null;
+  }
+
+  // Loads the files for one of the runtimes and starts it.
+  static async #start(folder, settings, name, { onprogress, onloaded, threads = Infinity, seconds = Infinity }) {
+    const runtime = settings.runtimes[name], paths = [...settings.model_files, runtime.binary];
+    const files = await loadFiles(folder, settings.files, paths, onprogress);
+    if (name === "wasm") onloaded?.(); // WebGPU may still fail, and then the files for wasm are needed
+    const cores = globalThis.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency ?? 1, MOST_THREADS) : 1;
+    const engine = { webgpu: name === "webgpu", threads: Math.max(1, Math.min(threads, cores)) };
+    const captioner = new Captioner(new URL("captioner_worker.js", folder));
+    try {
+      const argument = { settings, folder: folder.href, files, runtime, threads: engine.threads };
+      const loading = captioner.#call("load", argument, [...files.values()].map(({ buffer }) => buffer));
+      Object.assign(captioner, { model: await withinSeconds(loading, seconds), engine });
+    } catch (error) {
+      captioner.close();
+      throw error;
+    }
+    if (name === "webgpu") onloaded?.();
+    return captioner;
   }
 
   // The worker is started from a blob, so that the policy of the page holds for it too.
@@ -106,6 +116,19 @@ async function hasWebGpu(wanted) {
   if (wanted === false || !("Suspending" in WebAssembly) || !navigator.gpu) return false;
   const adapter = await navigator.gpu.requestAdapter().catch(() => null);
   return Boolean(adapter) && (wanted === true || !(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter));
+}
+
+async function withinSeconds(promise, seconds) {
+  if (seconds === Infinity) return promise;
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new CaptionerError(`it took longer than ${seconds} seconds`, "defect")), 1000 * seconds);
+  });
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 export { Captioner, CaptionerError };

@@ -10,8 +10,8 @@ from PIL import Image, ImageDraw
 
 from captioner.web.photo_page import photo_page_body
 
-# Scripts of this folder and WebAssembly, nothing from elsewhere, and no connections to others. `blob:` is for the worker,
-# which inherits this policy, and for pictures.
+# Scripts of this folder and WebAssembly, nothing from elsewhere, and no connections to others. `blob:` is for the
+# worker, which inherits this policy, and for pictures.
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'"

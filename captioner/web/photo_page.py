@@ -60,7 +60,8 @@ def photo_page_body(
 <details id="options">
 <summary>Options</summary>
 <form>
-{fields}<label>Beam <input type="number" name="beam" min="1" max="{largest_beam}" step="1" placeholder="model's own"></label>
+{fields}<label>Beam
+<input type="number" name="beam" min="1" max="{largest_beam}" step="1" placeholder="model's own"></label>
 <label>Required words <input name="required" placeholder="dog, ball|frisbee" autocomplete="off"></label>
 <label>Forbidden words <input name="forbidden" placeholder="man, woman" autocomplete="off"></label>
 <label>Style <select name="style">{styles}</select></label>

@@ -15,7 +15,7 @@ SEEDS = (1, 2, 3)
 def reference_captions(captioner: Captioner) -> list[dict[str, Any]]:
     """Words and log-probabilities of the captions of the test pictures."""
     size = captioner.backend.image_size
-    captions = captioner([picture for picture in map(lambda seed: reference_pixels(size, seed), SEEDS)])
+    captions = captioner([reference_pixels(size, seed) for seed in SEEDS])
     return [
         {
             "seed": seed,
@@ -29,5 +29,5 @@ def reference_captions(captioner: Captioner) -> list[dict[str, Any]]:
 def reference_pixels(size: int, seed: int) -> NDArray[np.uint8]:
     """A test picture of whole numbers only, (size, size, 3): the same as in captioner_worker.js."""
     y, x, c = np.ogrid[:size, :size, :3]
-    values = x * (seed + 1) + y * (c + 1) + ((x * y) >> 5) * seed + 40 * c
+    values: NDArray[np.int64] = x * (seed + 1) + y * (c + 1) + ((x * y) >> 5) * seed + 40 * c
     return (values & 255).astype(np.uint8)

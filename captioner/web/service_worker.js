@@ -21,7 +21,7 @@ self.addEventListener("install", (event) => {
   event.waitUntil((async () => {
     const cache = await caches.open(CACHE);
     await Promise.all(Object.entries(files).map(async ([path, sha256]) => {
-      const response = await fetch(new URL(path, scope), { cache: "no-cache" });
+      const response = await fetch(new URL(path, scope), { cache: "no-store" });
       const bytes = await response.arrayBuffer();
       if (!response.ok || (await checksum(bytes)) !== sha256) throw new Error(`${path} is not the file of this version`);
       await cache.put(new URL(path, scope), new Response(bytes, { headers: { "Content-Type": response.headers.get("Content-Type") } }));

@@ -2,14 +2,13 @@
 // whose size or checksum is not that of captioner.json is refused. The cache knows files by their checksum.
 import { sha256 } from "./checksum.js";
 
-const CACHE = "captioner-files";
-
 // A sentence about a file that could not be loaded.
 class LoadError extends Error {}
 
-async function openCache() {
+// One cache per folder: a host may have several.
+async function openCache(folder) {
   try {
-    return await caches.open(CACHE);
+    return await caches.open(`captioner-files ${folder.href}`);
   } catch { // pages without TLS, and private windows of some browsers, have none
     return null;
   }
@@ -24,12 +23,12 @@ async function readSettings(folder) {
 
 // The bytes of these files, by their paths. `onprogress` gets the loaded and the total number of bytes.
 async function loadFiles(folder, records, paths, onprogress = () => {}) {
-  const total = paths.reduce((sum, path) => sum + records[path].size, 0), cache = await openCache();
+  const total = paths.reduce((sum, path) => sum + records[path].size, 0), cache = await openCache(folder);
   let done = 0;
   const add = (bytes) => onprogress({ loaded: (done += bytes), total });
   const files = new Map();
   for (const path of paths) files.set(path, await loadFile(new URL(path, folder), path, records[path], cache, add));
-  await forgetOthers(cache, folder, paths, records);
+  await forgetOthers(cache, folder, records);
   return files;
 }
 
@@ -56,7 +55,7 @@ async function loadFile(address, path, record, cache, add) {
 const isRight = async (bytes, record) => bytes.length === record.size && (await sha256(bytes)) === record.sha256;
 
 async function download(address, path, record, add) {
-  const response = await fetch(address, { cache: "no-cache" }).catch(() => null);
+  const response = await fetch(address, { cache: "no-store" }).catch(() => null);
   if (!response?.ok) throw new LoadError(`${path} can't be loaded${response ? ` (${response.status})` : ": there is no connection"}.`);
   const bytes = new Uint8Array(record.size), reader = response.body.getReader();
   let at = 0;
@@ -73,12 +72,9 @@ async function download(address, path, record, add) {
 }
 
 // Removes files of earlier versions of this folder.
-async function forgetOthers(cache, folder, paths, records) {
-  if (!cache) return;
+async function forgetOthers(cache, folder, records) {
   const wanted = new Set(Object.entries(records).map(([path, record]) => keyOf(new URL(path, folder), record)));
-  for (const request of await cache.keys()) {
-    if (request.url.startsWith(folder.href) && !wanted.has(request.url)) await cache.delete(request);
-  }
+  for (const request of (await cache?.keys()) ?? []) if (!wanted.has(request.url)) await cache.delete(request);
 }
 
 export { LoadError, loadFiles, readSettings };

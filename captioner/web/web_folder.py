@@ -1,11 +1,11 @@
 """Writing a folder that captions in the browser, from any static host:
 
-    index.html, *.css, *.js     the page and the scripts; captioner.js is the interface for other pages
-    captioner.json              what the folder contains: size and SHA-256 of every file, and the model's search options
-    model/NAME/                 the bundle without its 8-bit graphs
-    runtime/                    onnxruntime-web
-    service_worker.js, release.js, app.webmanifest, icon-*.png    the page as an app that works without a network
-    package.json, captioner.d.ts, README.md                       the folder as an npm package
+index.html, *.css, *.js     the page and the scripts; captioner.js is the interface for other pages
+captioner.json              what the folder contains: size and SHA-256 of every file, and the model's search options
+model/NAME/                 the bundle without its 8-bit graphs
+runtime/                    onnxruntime-web
+service_worker.js, release.js, app.webmanifest, icon-*.png    the page as an app that works without a network
+package.json, captioner.d.ts, README.md                       the folder as an npm package
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from captioner.web.reference_captions import reference_captions
 
 FORMAT = 1
 SETTINGS, RELEASE = "captioner.json", "release.js"
-PIXEL_LIMIT = 120_000_000  # a browser needs four bytes for each, and a tab may end without a message if there are too few
+PIXEL_LIMIT = (
+    120_000_000  # a browser needs four bytes for each, and a tab may end without a message if there are too few
+)
 _OWN_SCRIPTS = (
     *("browser_page.js", "caption_view.js", "captioner.js", "captioner.d.ts", "captioner_worker.js", "web_files.js"),
     *("beam_search.js", "constraints.js", "search_options.js", "graph_backend.js", "confidence.js", "sentences.js"),
@@ -207,8 +209,9 @@ console.log((await captioner.caption(file)).sentence);
 
 Pictures are captioned on the device and sent nowhere. Nothing is loaded from other hosts.
 
-Written by captioner {__version__}, which is licensed under Apache-2.0. Model: {manifest.name}, {manifest.licence}, trained on
-{manifest.training_data}; [its card](model/{manifest.name}/{CARD}). [onnxruntime-web](runtime/LICENSE.txt) {VERSION}: MIT.
+- Scripts: captioner {__version__}, Apache-2.0
+- Model: {manifest.name}, {manifest.licence}, trained on {manifest.training_data}; [card](model/{manifest.name}/{CARD})
+- Runtime: onnxruntime-web {VERSION}, [MIT](runtime/LICENSE.txt)
 """
 
 
