@@ -35,6 +35,7 @@ class ServiceSettings:
     timeout: float = 30.0  # seconds per request
     token_file: Path | None = None
     cors: tuple[str, ...] = ()
+    web: Path | None = None  # a folder of `captioner web`, served at /web/
     log: bool = True  # one JSON line per request on standard error
 
     @property

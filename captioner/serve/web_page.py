@@ -17,6 +17,7 @@ _OWN_SCRIPTS = ("captioner.serve/service_client.js", "captioner.serve/service_pa
 _ACTIONS = """<button type="button" id="sheet">Download the sheet</button>
 <button type="button" id="page">Download the page</button>
 """
+_IN_BROWSER = '<a href="web/">Caption in this browser instead</a>'
 _TOKEN = """<form id="token" hidden>
 <label>This service needs a token <input type="password" name="token" autocomplete="off" required></label>
 <button type="submit">Use it</button>
@@ -28,7 +29,7 @@ _TOKEN = """<form id="token" hidden>
 def web_page(settings: ServiceSettings) -> str:
     """The whole page. It is the same for every visitor."""
     body = photo_page_body(
-        header='<a href="docs">HTTP calls</a>',
+        header=f'{_IN_BROWSER if settings.web else ""}<a href="docs">HTTP calls</a>',
         promise="You can also paste one. It goes to this service only, and it is not stored.",
         footer=f"""<noscript>
 <p>This page needs JavaScript. <code>POST /v1/caption</code> works without it.</p>

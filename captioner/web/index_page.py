@@ -16,6 +16,12 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'"
 )
+# The headers by which a browser isolates a page from others, and then gives it threads.
+ISOLATION = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 LARGEST_BEAM = 20
 ICON_SIZES = (192, 512)
 _PAPER, _DARK_PAPER = "#ffffff", "#15171c"  # those of page.css

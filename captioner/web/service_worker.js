@@ -2,14 +2,8 @@
 // browser gives the page threads, and holds its policy for every script. release.js says which files there are.
 importScripts("release.js");
 
-const { version, files, policy } = self.RELEASE;
+const { version, files, headers: HEADERS } = self.RELEASE;
 const scope = self.registration.scope, PREFIX = `captioner-page ${scope} `, CACHE = PREFIX + version;
-const HEADERS = {
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Embedder-Policy": "require-corp",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Content-Security-Policy": policy,
-};
 
 async function checksum(bytes) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));

@@ -29,7 +29,7 @@ from captioner.files.existing import check_only_own_files, check_unoccupied, is_
 from captioner.files.folders import new_folder
 from captioner.options import SearchOptions
 from captioner.text.nouns import FUNCTION_WORDS
-from captioner.web.index_page import ICON_SIZES, POLICY, app_manifest, icon, index_page
+from captioner.web.index_page import ICON_SIZES, ISOLATION, POLICY, app_manifest, icon, index_page
 from captioner.web.onnxruntime_web import LICENCE, VERSION, runtime_files
 from captioner.web.photo_page import SCRIPTS, STYLE_SHEETS
 from captioner.web.reference_captions import reference_captions
@@ -88,6 +88,12 @@ def write_web_folder(
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).write_bytes(content)
     return {name: len(content) for name, content in contents.items()}
+
+
+def check_web_folder(folder: Path) -> None:
+    """Refuse a folder that is none of `captioner web`."""
+    if not (folder / SETTINGS).is_file():
+        raise UsageError(f"{folder}: not a folder of `captioner web`, because it has no {SETTINGS}")
 
 
 def _check_replaceable(folder: Path) -> list[str]:
@@ -175,7 +181,8 @@ def _release(contents: Mapping[str, bytes]) -> bytes:
         for name, data in contents.items()
         if name not in _NOT_OF_THE_PAGE and not name.startswith("model/") and not name.endswith(".wasm")
     }
-    release = {"version": page[SETTINGS][:16], "files": page, "policy": POLICY}
+    headers = {**ISOLATION, "Content-Security-Policy": POLICY}
+    release = {"version": page[SETTINGS][:16], "files": page, "headers": headers}
     return b"self.RELEASE = " + _json(release).strip() + b";\n"
 
 

@@ -146,3 +146,30 @@ def test_an_existing_bundle_is_kept_and_named_without_overwrite(run: Path, tmp_p
     assert (tmp_path / "made" / "manifest.json").read_bytes() == before
     assert call("export", run, "--output", tmp_path / "made", "--name", "other", "--overwrite").exit_code == 0
     assert load_bundle(tmp_path / "made").manifest.name == "other"
+
+
+def test_a_folder_for_the_browser_is_written_from_a_run_and_from_a_bundle(run: Path, tmp_path: Path) -> None:
+    done = call("export", run, "--output", tmp_path / "made", "--web", tmp_path / "web")
+    if isinstance(done.exception, UsageError) and "npm" in str(done.exception):
+        pytest.skip(f"this needs onnxruntime-web: {done.exception}")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "web" / "captioner.json").read_text())["model"] == "tiny"
+    assert call("export", tmp_path / "made", "--web", tmp_path / "again").exit_code == 0
+    names = {path.relative_to(tmp_path / "web") for path in (tmp_path / "web").rglob("*")}
+    assert {path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*")} == names
+    done = call("export", run, "--web", tmp_path / "web")
+    assert "exists and is kept: replace it with --overwrite or choose another --web" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "give --output DIR for a bundle"),
+        (("--output", "made"), "not a folder of a training run"),
+        (("--web", "web", "--int8"), "of a model, only --web DIR can be written"),
+        (("--web", "web", "--name", "other"), "of a model, only --web DIR can be written"),
+    ],
+)
+def test_of_a_model_only_a_folder_for_the_browser_is_written(arguments: tuple[str, ...], sentence: str) -> None:
+    done = call("export", "default", *arguments)
+    assert isinstance(done.exception, UsageError) and sentence in str(done.exception)

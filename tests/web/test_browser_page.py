@@ -121,7 +121,9 @@ def test_erasing_a_part_forbidding_a_word_and_options_give_pythons_captions(page
     button(page, "Back to the whole picture").click()
     word = captioner(data).words[0].text
     page.find_elements(By.CSS_SELECTOR, ".cv-sentence button")[0].click()
-    page.execute_script("[...document.querySelectorAll('.cv-facts button')].at(-1).click()")  # caption again without the word
+    page.execute_script(
+        "[...document.querySelectorAll('.cv-facts button')].at(-1).click()"
+    )  # caption again without the word
     wait(page, lambda page: sentence(page) == captioner(data, forbidden=[word]).text)
     page.find_element(By.CSS_SELECTOR, "#options summary").click()
     page.find_element(By.NAME, "required").send_keys("mat|sleeps")
