@@ -71,6 +71,7 @@ def write_web_folder(
     `onnxruntime_web` is a folder with the files of that npm package; without it they come from npm.
     """
     check_unoccupied(folder, "--output", overwrite=overwrite)
+    _check_replaceable(folder)  # before the work; the writer asks again
     bundle = load_bundle(find_model(model))
     _check_decoding(bundle)
     runtime = runtime_files(onnxruntime_web)

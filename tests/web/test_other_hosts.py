@@ -18,7 +18,7 @@ from tests.model.tiny_models import make_network
 from tests.overlay.browser import complaints
 from tests.serve.pictures import png
 from tests.serve.running import running
-from tests.serve.test_web_page import give, sentence, text_of
+from tests.serve.test_web_page import give, sentence
 from tests.web.test_browser_page import is_ready, wait
 from tests.web.test_captions_in_browser import assert_equal, opened
 
