@@ -95,6 +95,7 @@ def caption_command(
     shards, or a pattern such as 's3://bucket/{00000..00999}.tar'. A picture that cannot be read is a row with an error.
     The exit code is 1 if a shard is damaged or could not be read.
     """
+    from captioner.files.existing import check_unoccupied
     from captioner.scale.job import plan_job
     from captioner.scale.job_summary import JobSummary
     from captioner.scale.ray_job import RayPool, caption_on_ray
@@ -102,6 +103,7 @@ def caption_command(
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and overwrite:
         raise click.UsageError("--resume continues a job and --overwrite replaces its outputs; give one of them")
+    check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)
     limits, options = given_limits(values), given_options(values)
     settings = shard_settings(values | {"options": options}, output_format, limits)
     job = plan_job(inputs, output, settings, shard_size=shard_size, overwrite=overwrite)

@@ -182,13 +182,14 @@ def _connected(pool: RayPool) -> Iterator[Any]:
         raise UsageError(f"this needs the package ray ({error}): {install_command('scale')}") from None
     ours = not ray.is_initialized()
     if ours:
+        address = pool.address or os.environ.get("RAY_ADDRESS") or "local"  # without it, Ray takes any cluster it finds
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if pool.address is None and "RAY_ADDRESS" not in os.environ:
+        if address == "local":
             options |= {"num_cpus": processors(), "include_dashboard": False}
         try:
-            ray.init(pool.address, **options)
+            ray.init(address, **options)
         except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
-            raise UsageError(f"--address {pool.address}: no Ray cluster could be reached ({error})") from None
+            raise UsageError(f"--address {address}: no Ray cluster could be reached ({error})") from None
     try:
         yield ray
     finally:
