@@ -90,4 +90,4 @@ def test_a_store_that_fails_costs_the_shard_and_not_the_job(settings, tmp_path, 
 
     monkeypatch.setattr(type(fsspec.filesystem("memory")), "makedirs", fail)
     summary = run(tmp_path / "in", f"memory://{uuid.uuid4().hex}/out", settings)
-    assert [problem.partition(": ")[2] for problem in summary.failed] == ["LookupError: 'the bucket is gone'"] * 2
+    assert [problem.partition(": ")[2] for problem in summary.failed] == ["LookupError: the bucket is gone"] * 2
