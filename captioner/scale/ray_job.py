@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from captioner import __version__
+from captioner.bundle.model_folders import find_model
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.onnx_backend import processors
 from captioner.installation import install_command
@@ -95,9 +97,11 @@ class CaptionShard:
         if report is None:
             try:
                 report = self._captioner.caption(shard, self._output, self._advance)
-            except Exception as error:  # one shard must not end the job
-                text = str(error) if isinstance(error, CaptionerError) else f"{type(error).__name__}: {error}"
-                report = ShardReport(shard.name, problem=f"{shard.location}: {text}", is_finished=False)
+            except CaptionerError as error:
+                report = ShardReport(shard.name, problem=str(error), is_finished=False)
+            except Exception as error:  # a defect in one shard must not end the job
+                problem = f"{shard.location}: {type(error).__name__}: {error}"
+                report = ShardReport(shard.name, problem=problem, is_finished=False)
         ray.get(self._tracker.finish.remote(report))
         return report
 
@@ -110,9 +114,15 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
 
     `origin` is that of the job's model here. A node whose model differs is refused.
     """
-    settings = replace(job.settings, root=str(Path.cwd()), threads=job.settings.threads or pool.cpus_per_actor)
-    output = job.output if is_address(job.output) else str(Path(job.output).absolute())
-    shards = [_absolute(shard) for shard in largest_first(with_sizes(job.left))]
+    # Workers run in other folders, so every path is absolute.
+    settings = replace(
+        job.settings,
+        model=_absolute_model(job.settings.model),
+        root=str(Path.cwd()),
+        threads=job.settings.threads or pool.cpus_per_actor,
+    )
+    output = _absolute(job.output)
+    shards = [replace(shard, location=_absolute(shard.location)) for shard in largest_first(with_sizes(job.left))]
     with _connected(pool) as ray:
         actors = min(len(shards), pool.actors or _room(ray, pool.cpus_per_actor))
         summary.cpus = actors * pool.cpus_per_actor
@@ -213,14 +223,16 @@ def _head_node(ray: Any) -> Any:
     return NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
 
 
-def _absolute(shard: Shard) -> Shard:
-    """The shard with a path that does not depend on the folder that a worker runs in."""
-    if is_address(shard.location):
-        return shard
-    return replace(shard, location=str(Path(shard.location).absolute()))
+def _absolute(location: str) -> str:
+    return location if is_address(location) else str(Path(location).absolute())
+
+
+def _absolute_model(model: str) -> str:
+    """The model's folder, or its name, which each node looks up for itself."""
+    return model if Path(model).name == model else str(find_model(model).absolute())
 
 
 def _cause(error: Exception) -> str:
     """The last line of an error, which Ray wraps into tracebacks."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    return re.sub(r"^captioner\.errors\.\w+: ", "", lines[-1].strip()) if lines else type(error).__name__
