@@ -110,7 +110,7 @@ def run_job(
             check_effect(dict(job.settings.options), [captioner.captioner])
             run(captioner, summary)
     except KeyboardInterrupt:
-        raise click.exceptions.Abort(f"stopped after {summary.shards:,} shards; {how_to_continue}") from None
+        raise click.exceptions.Abort(f"stopped; {how_to_continue}") from None
     finally:
         if summary_file is not None:
             write_atomically(summary_file, to_json(summary.record(), indent=1) + "\n")
@@ -138,5 +138,5 @@ def run_on_this_machine(
         lambda captioner, summary: caption_here(job, captioner, summary),
         JobSummary(len(job.finished)),
         summary_file,
-        how_to_continue="the same command continues with the next one",
+        how_to_continue="the same command continues",
     )
