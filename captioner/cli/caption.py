@@ -25,6 +25,7 @@ from captioner.cli.options import (
     overwrite_option,
     picture_arguments,
     search_options,
+    summary_option,
 )
 from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
 from captioner.cli.shard_options import check_shard_call, run_on_this_machine, shard_options, shard_settings
@@ -76,9 +77,7 @@ NOT_WITH_FROM = {  # options that say how captions are made, or where else they 
 )
 @wording_options
 @unsure_options
-@click.option(
-    "--summary", "summary_file", type=FILE, metavar="FILE", help="Write the counts, and every skipped input, as JSON."
-)
+@summary_option
 @click.option(
     "--retry", type=EXISTING_FILE, metavar="FILE", help="Caption only what failed, from a file of --summary; no PATH."
 )

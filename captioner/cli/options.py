@@ -219,6 +219,13 @@ onnxruntime_web_option = click.option(
     show_default="from npm",
     help="Folder with the files of the npm package onnxruntime-web, for a machine without npm.",
 )
+summary_option = click.option(
+    "--summary",
+    "summary_file",
+    type=FILE,
+    metavar="FILE",
+    help="Write the counts, and what was not captioned and why, as JSON.",
+)
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing output; by default it is kept.")
 
 

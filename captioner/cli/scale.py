@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from captioner.cli.options import (
-    FILE,
     batch_option,
     choice,
     given_limits,
@@ -18,6 +17,7 @@ from captioner.cli.options import (
     model_options,
     overwrite_option,
     search_options,
+    summary_option,
 )
 from captioner.cli.shard_options import run_job, shard_options, shard_settings
 from captioner.scale.shards import FORMATS
@@ -69,7 +69,7 @@ def command() -> None:
     metavar="PRICE",
     help="Price of a processor per hour, in any currency; gives the cost per million pictures.",
 )
-@click.option("--summary", "summary_file", type=FILE, metavar="FILE", help="Write the summary as JSON.")
+@summary_option
 @shard_options
 @search_options()
 @model_options
