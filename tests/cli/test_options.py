@@ -30,6 +30,7 @@ DIFFERENT = {
     "--seed": "of the search, of the bootstrap, of the synthetic pictures",
     "--style": "overlay: how maps are drawn; caption: how captions are written",
     "--split": "evaluate needs one split, data check takes several",
+    "--web": "export writes such a folder, serve serves it",
     "--words": "caption adds values of all words, overlay draws some of them",
 }
 
