@@ -31,7 +31,6 @@ ORDER = (
     "evidence",
     "overlay",
     "writers",
-    "web",
     "train",
     "export",
     "evaluation",
