@@ -31,6 +31,7 @@ ORDER = (
     "evidence",
     "overlay",
     "writers",
+    "web",
     "train",
     "export",
     "evaluation",

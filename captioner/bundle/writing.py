@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -16,11 +14,10 @@ from captioner.bundle.loading import Bundle, load_bundle, read_manifest
 from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import file_record
 from captioner.errors import CaptionerError, UsageError
-from captioner.files.atomic import is_abandoned, write_atomically, writer_label
-from captioner.files.existing import check_only_own_files, is_occupied, remove_own_files
+from captioner.files.atomic import write_atomically
+from captioner.files.existing import check_only_own_files, is_occupied
+from captioner.files.folders import new_folder
 from captioner.text.vocabulary import Vocabulary
-
-_LEFT = re.compile(r"\.([^.]+)\.(new|old)")  # the end of a temporary folder's name, with the label of its writer
 
 
 def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Manifest, vocabulary: Vocabulary) -> Bundle:
@@ -29,13 +26,7 @@ def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Mani
     `files` are all files but the manifest and the vocabulary. Sizes and checksums are filled in here.
     """
     folder = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve would follow a link)
-    _clean_up(folder)
-    own_files = check_replaceable(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = folder.parent / f".{folder.name}.{writer_label()}.new"
-    old = folder.parent / f".{folder.name}.{writer_label()}.old"
-    new.mkdir()
-    try:
+    with new_folder(folder, MANIFEST, check=check_replaceable, left_files=BUNDLE_FILES) as new:
         for name, content in files.items():
             if isinstance(content, bytes):
                 (new / name).write_bytes(content)
@@ -50,19 +41,7 @@ def write_bundle(folder: Path, files: Mapping[str, Path | bytes], manifest: Mani
         manifest = replace(manifest, files=records)
         text = json.dumps(manifest.to_json(), ensure_ascii=False, indent=2) + "\n"
         (new / MANIFEST).write_text(text, encoding="utf-8")
-        for path in new.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
         load_bundle(new)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-        if old.exists():
-            remove_own_files(old, own_files)
-    finally:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(new, ignore_errors=True)
     return Bundle(folder, manifest, vocabulary)
 
 
@@ -79,20 +58,6 @@ def check_replaceable(folder: Path) -> list[str]:
     own_files = [MANIFEST, *(name for name in manifest.files if other_bundle(name) is None)]
     check_only_own_files(folder, own_files, "bundle")
     return own_files
-
-
-def _clean_up(folder: Path) -> None:
-    """Finish what a writer that was killed left: give an old bundle its name back, remove unfinished and old ones."""
-    for left in sorted(folder.parent.glob(f".{glob.escape(folder.name)}.*")):
-        match = _LEFT.fullmatch(left.name[len(folder.name) + 1 :])
-        if match is None or not is_abandoned(match[1]):
-            continue
-        if match[2] == "new":
-            shutil.rmtree(left, ignore_errors=True)
-        elif not folder.exists() and (left / MANIFEST).is_file():
-            left.rename(folder)
-        else:
-            remove_own_files(left, BUNDLE_FILES)
 
 
 def add_file(folder: Path, name: str, content: bytes) -> None:

@@ -16,15 +16,13 @@ from captioner.errors import CaptionerError, UsageError, nearest
 from captioner.installation import how_to_install
 from captioner.terminal import printable, say
 
-# numpy would start one thread per processor, and has nothing for them to do.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 # command: (module, line of help). The help is here, so that `captioner --help` does not load the modules.
 COMMANDS = {
     "caption": ("captioner.cli.caption", "Write a sentence about each picture."),
     "overlay": ("captioner.cli.overlay", "Draw, for every word, where the model looked."),
     "scale": ("captioner.cli.scale", "Caption shards of pictures on a Ray cluster."),
     "serve": ("captioner.cli.serve", "Serve captions over HTTP, and a page to drop photos on."),
+    "web": ("captioner.cli.web", "Write a folder that captions photos in the browser."),
     "models": ("captioner.cli.models", "List the available models."),
     "evaluate": ("captioner.cli.evaluate", "Caption a split, and measure captions, likelihood and attention."),
     "score": ("captioner.cli.score", "Score the captions of any system against references."),

@@ -25,6 +25,7 @@ from captioner.cli.options import (
     overwrite_option,
     picture_arguments,
     search_options,
+    summary_option,
 )
 from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
 from captioner.cli.shard_options import check_shard_call, run_on_this_machine, shard_options, shard_settings
@@ -76,9 +77,7 @@ NOT_WITH_FROM = {  # options that say how captions are made, or where else they 
 )
 @wording_options
 @unsure_options
-@click.option(
-    "--summary", "summary_file", type=FILE, metavar="FILE", help="Write the counts, and every skipped input, as JSON."
-)
+@summary_option
 @click.option(
     "--retry", type=EXISTING_FILE, metavar="FILE", help="Caption only what failed, from a file of --summary; no PATH."
 )
@@ -141,10 +140,12 @@ def command(
     PATH may also be a shard, a file of many pictures: .tar (webdataset) or .parquet; with a folder as --output also a
     list of paths (.txt) or a folder with a metadata.jsonl. Each shard gets its own output. One that exists is finished.
     """
+    from captioner.captioning import Captioner
     from captioner.files.existing import check_unoccupied, check_writable
     from captioner.images import inputs
     from captioner.images.limits import Limits
-    from captioner.inference.model_loading import start_loading
+    from captioner.images.reading import source_name
+    from captioner.inference.search.constraints import knows
     from captioner.scale.locations import names_folder
     from captioner.scale.shards import is_shard
     from captioner.writers.caption_outputs import CaptionOutputs, check_output
@@ -228,14 +229,7 @@ def command(
         not writers or not any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures),
         "a picture on standard input has no file to write to or beside; use --output",
     )
-    loading = start_loading(model, backend=backend, device=device, threads=threads)
-    # Imported while the graphs are loaded.
-    from captioner.captioning import finish_loading
-    from captioner.cli.fast_hint import suggest_fast
-    from captioner.images.reading import source_name
-    from captioner.inference.search.constraints import knows
-
-    captioner = finish_loading(loading)
+    captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
     captioner.options(**options)  # reports a wrong option before anything is written
     check_effect(options, [captioner])
     require(
@@ -248,7 +242,6 @@ def command(
     for problem in picture_inputs.problems:
         say(f"captioner: {problem.reason}")
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out)
-    summary.backend = captioner.backend.name
     failures = len(picture_inputs.problems)
 
     # COCO results need all names at once; a list on standard input is otherwise captioned while it is still written.
@@ -278,7 +271,6 @@ def command(
                 progress.clear()
                 failures += not _write(result, outputs, summary, wording)
                 progress.advance()
-                suggest_fast(captioner, progress)
             summary.is_complete = True
     except KeyboardInterrupt:
         go_on = "--resume instead of --overwrite" if overwrite else "--resume"

@@ -1,25 +1,30 @@
-"""`captioner export`: a bundle from a training run."""
+"""`captioner export`: a bundle from a training run, and a folder for the browser from a run or a model."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
 from captioner.bundle.layout import MANIFEST
-from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER, overwrite_option
+from captioner.cli.options import EXISTING_FILE, FOLDER, onnxruntime_web_option, overwrite_option
+from captioner.cli.web import say_written
+from captioner.errors import UsageError
+from captioner.files.existing import check_unoccupied
 
 
 @click.command(name="export")
-@click.argument("run", type=EXISTING_FOLDER)
+@click.argument("run")
+@click.option("--output", "-o", type=FOLDER, metavar="DIR", help="Folder of the bundle.")
 @click.option(
-    "--output",
-    "-o",
-    required=True,
+    "--web",
     type=FOLDER,
     metavar="DIR",
-    help="Folder of the bundle.",
+    help="Folder that captions in the browser, as `captioner web` writes it; RUN may then be a model too.",
 )
+@onnxruntime_web_option
 @overwrite_option
 @click.option(
     "--last",
@@ -52,55 +57,38 @@ from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER, overwr
 @click.option(
     "--int8",
     is_flag=True,
-    help="Add 8-bit graphs for --fast: faster, more disk space; needs some of the training pictures.",
-)
-@click.option(
-    "--pictures",
-    type=EXISTING_FOLDER,
-    metavar="DIR",
-    show_default="those that the run was trained on",
-    help="Measure the ranges of the 8-bit graphs on the pictures of this folder.",
+    help="Add 8-bit graphs for --backend int8: faster, more disk space; needs some of the training pictures.",
 )
 def command(
-    run: Path,
-    output: Path,
+    run: str,
+    output: Path | None,
+    web: Path | None,
+    onnxruntime_web: Path | None,
     overwrite: bool,
-    last: bool,
-    name: str | None,
-    training_data: str,
-    licence: str | None,
-    card: Path | None,
-    evaluation: Path | None,
     int8: bool,
-    pictures: Path | None,
+    **options: Any,
 ) -> None:
-    """Turn the best weights of a training RUN into a bundle that runs without torch.
+    """Turn the best weights of a training RUN into a bundle that runs without torch, a web folder, or both.
 
     Before the bundle is written, its captions and attention maps are compared with those of the torch model. A
-    difference is an error. RUN may also be a bundle: with --int8 and --pictures, a copy with 8-bit graphs is written.
+    difference is an error.
     """
-    from captioner.export.run_bundle import export_bundle, export_run
+    if output is None and web is None:
+        raise UsageError("give --output DIR for a bundle, --web DIR for a folder that captions in the browser, or both")
+    check_unoccupied(web, "--web", overwrite=overwrite)
+    if not Path(run).is_dir() or (Path(run) / MANIFEST).is_file():
+        if web is None or output is not None or int8 or any(options.values()):
+            raise UsageError(f"{run}: not a folder of a training run; of a model, only --web DIR can be written")
+        say_written(web, run, overwrite=overwrite, onnxruntime_web=onnxruntime_web)
+        return
+    from captioner.export.run_bundle import export_run, int8_loss
 
-    if pictures is not None and not int8:
-        raise click.UsageError("--pictures is for 8-bit graphs: give --int8 too")
-    if (run / MANIFEST).is_file():
-        if pictures is None:
-            raise click.UsageError(f"{run} is a bundle, which gets 8-bit graphs with --int8 --pictures DIR")
-        if last or name or training_data or licence or card or evaluation:
-            raise click.UsageError(f"{run} is a bundle: only its graphs are written anew, so give no other option")
-        bundle = export_bundle(run, output, pictures=pictures, overwrite=overwrite)
-    else:
-        bundle = export_run(
-            run,
-            output,
-            name=name,
-            training_data=training_data,
-            licence=licence,
-            card=card,
-            evaluation=evaluation,
-            int8=int8,
-            pictures=pictures,
-            last=last,
-            overwrite=overwrite,
-        )
-    click.echo(f"{bundle.folder}: {bundle.manifest.name}, {bundle.size / 1e6:.1f} MB")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = output or Path(temporary) / "bundle"
+        bundle = export_run(Path(run), folder, int8=int8, overwrite=overwrite, **options)
+        if output is not None:
+            click.echo(f"{bundle.folder}: {bundle.manifest.name}, {bundle.size / 1e6:.1f} MB")
+        if int8:
+            click.echo(f"8-bit graphs: a word's log-probability differs by up to {int8_loss(bundle):.2f}")
+        if web is not None:
+            say_written(web, bundle.folder, overwrite=overwrite, onnxruntime_web=onnxruntime_web)

@@ -9,16 +9,15 @@ from typing import Any
 import click
 
 from captioner.cli.options import (
-    FILE,
-    backend_options,
     batch_option,
     choice,
     given_limits,
     given_options,
     limit_options,
-    model_option,
+    model_options,
     overwrite_option,
     search_options,
+    summary_option,
 )
 from captioner.cli.shard_options import run_job, shard_options, shard_settings
 from captioner.scale.shards import FORMATS
@@ -70,11 +69,10 @@ def command() -> None:
     metavar="PRICE",
     help="Price of a processor per hour, in any currency; gives the cost per million pictures.",
 )
-@click.option("--summary", "summary_file", type=FILE, metavar="FILE", help="Write the summary as JSON.")
+@summary_option
 @shard_options
 @search_options()
-@model_option()
-@backend_options("quick")
+@model_options
 @batch_option
 @limit_options
 def caption_command(
@@ -97,6 +95,7 @@ def caption_command(
     shards, or a pattern such as 's3://bucket/{00000..00999}.tar'. A picture that cannot be read is a row with an error.
     The exit code is 1 if a shard is damaged or could not be read.
     """
+    from captioner.files.existing import check_unoccupied
     from captioner.scale.job import plan_job
     from captioner.scale.job_summary import JobSummary
     from captioner.scale.ray_job import RayPool, caption_on_ray
@@ -104,6 +103,7 @@ def caption_command(
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and overwrite:
         raise click.UsageError("--resume continues a job and --overwrite replaces its outputs; give one of them")
+    check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)
     limits, options = given_limits(values), given_options(values)
     settings = shard_settings(values | {"options": options}, output_format, limits)
     job = plan_job(inputs, output, settings, shard_size=shard_size, overwrite=overwrite)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from captioner.cli.options import FILE, backend_options, batch_option, limit_options, model_option
+from captioner.cli.options import EXISTING_FOLDER, FILE, backend_options, batch_option, limit_options, model_option
 from captioner.serve.service_settings import MEGABYTE, ServiceSettings
 
 
@@ -32,7 +32,7 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
     metavar="N",
     help="Number of processes.",
 )
-@backend_options(ServiceSettings.backend)
+@backend_options
 @batch_option
 @click.option(
     "--max-wait",
@@ -86,6 +86,12 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
 @click.option("--token-file", type=FILE, metavar="FILE", help="File with a token that every request must carry.")
 @click.option(
     "--cors", multiple=True, metavar="ORIGIN", help="Allow pages of this origin to use the service; may be repeated."
+)
+@click.option(
+    "--web",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    help="Also serve this folder of `captioner web`, at /web/: a page that captions in the visitor's browser.",
 )
 @click.option("--log/--no-log", default=True, show_default=True, help="Write one JSON line per request.")
 def command(models: tuple[str, ...], max_body: int, body_memory: int, **settings: Any) -> int:

@@ -63,7 +63,6 @@ def shard_options(command: F) -> F:
 def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str, Any]) -> ShardSettings:
     """The settings of a job, from the arguments of a command."""
     from captioner.images.limits import Limits
-    from captioner.inference.model_loading import settled
     from captioner.scale.picture_tables import Columns
     from captioner.scale.shard_captioning import ShardSettings
 
@@ -72,9 +71,7 @@ def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str,
         format=output_format,  # type: ignore[arg-type]  # the caller has checked it
         captions_in=values["captions_in"],
         columns=Columns(values["image_column"], values["key_column"]),
-        # The machine that starts a job decides for all: its captions must not depend on where a shard is captioned.
-        backend=settled(values["model"], values["backend"], values["device"]),
-        **{name: values[name] for name in ("model", "device", "threads", "batch", "options")},
+        **{name: values[name] for name in ("model", "backend", "device", "threads", "batch", "options")},
     )
 
 
@@ -113,7 +110,7 @@ def run_job(
             check_effect(dict(job.settings.options), [captioner.captioner])
             run(captioner, summary)
     except KeyboardInterrupt:
-        raise click.exceptions.Abort(f"stopped after {summary.shards:,} shards; {how_to_continue}") from None
+        raise click.exceptions.Abort(f"stopped; {how_to_continue}") from None
     finally:
         if summary_file is not None:
             write_atomically(summary_file, to_json(summary.record(), indent=1) + "\n")
@@ -141,5 +138,5 @@ def run_on_this_machine(
         lambda captioner, summary: caption_here(job, captioner, summary),
         JobSummary(len(job.finished)),
         summary_file,
-        how_to_continue="the same command continues with the next one",
+        how_to_continue="the same command continues",
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from captioner.errors import UsageError
 from captioner.progress import ProgressBar
 from captioner.scale.finished_shards import check_same_origin
 from captioner.scale.job_summary import JobSummary
+from captioner.scale.locations import folder_of, is_address
 from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
 from captioner.scale.shards import Shard, find_shards, unfinished
 from captioner.terminal import say
@@ -39,9 +41,18 @@ def plan_job(
     other = next((shard for shard in shards if shard.kind != "tar"), None)
     if settings.format == "webdataset" and other is not None:
         raise UsageError(f"{other.location}: --format webdataset copies tar shards; use --format parquet for this one")
+    if output.startswith(("http://", "https://")):
+        raise UsageError(f"--output {output}: nothing can be written to a web server")
+    beside = next((shard for shard in shards if _place(folder_of(shard.location)) == _place(output)), None)
+    if beside is not None:  # an output could have the name of a shard, or be taken for one
+        raise UsageError(f"--output {output} is the folder of {beside.location}; choose another one")
     left = shards if overwrite else unfinished(shards, output, settings.format)
     names = {shard.name for shard in left}
     return Job(left, [shard for shard in shards if shard.name not in names], output, settings)
+
+
+def _place(folder: str) -> str:
+    return folder.rstrip("/") if is_address(folder) else str(Path(folder).resolve())
 
 
 def caption_here(job: Job, captioner: ShardCaptioner, summary: JobSummary) -> None:

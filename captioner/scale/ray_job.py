@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
-import threading
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from captioner import __version__
+from captioner.bundle.model_folders import find_model
 from captioner.errors import CaptionerError, UsageError
-from captioner.inference.model_loading import processors
+from captioner.inference.onnx_backend import processors
 from captioner.installation import install_command
 from captioner.progress import ProgressBar
 from captioner.scale.finished_shards import report_of_output
@@ -48,7 +49,7 @@ class Tracker:
     """An actor without a processor of its own that knows how far the job is."""
 
     def __init__(self) -> None:
-        self.pictures = 0
+        self._pictures = 0
         self._begun: dict[str, int] = {}
         self._reports: dict[str, ShardReport] = {}
 
@@ -58,14 +59,15 @@ class Tracker:
         return self._begun[shard], self._reports.get(shard)
 
     def advance(self, pictures: int) -> None:
-        self.pictures += pictures
+        self._pictures += pictures
 
     def finish(self, report: ShardReport) -> None:
-        self._reports[report.name] = report
+        self._reports.setdefault(report.name, report)
 
-    def state(self) -> tuple[int, int]:
-        """Pictures that were captioned, and how often a shard was begun again."""
-        return self.pictures, sum(self._begun.values()) - len(self._begun)
+    def news(self, known: int) -> tuple[int, int, list[ShardReport]]:
+        """Captioned pictures, how often a shard was begun again, and the reports after the first `known` ones."""
+        again = sum(self._begun.values()) - len(self._begun)
+        return self._pictures, again, list(islice(self._reports.values(), known, None))
 
 
 class CaptionShard:
@@ -79,8 +81,7 @@ class CaptionShard:
             raise UsageError(f"a node has another model of the name {settings.model!r} than the job")
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        reports = [self._caption(shard) for shard in batch["shard"]]
-        return {"report": reports}
+        return {"shard": [self._caption(shard).name for shard in batch["shard"]]}
 
     def _caption(self, shard: Shard) -> ShardReport:
         import ray
@@ -96,9 +97,11 @@ class CaptionShard:
         if report is None:
             try:
                 report = self._captioner.caption(shard, self._output, self._advance)
-            except Exception as error:  # one shard must not end the job
-                text = str(error) if isinstance(error, CaptionerError) else f"{type(error).__name__}: {error}"
-                report = ShardReport(shard.name, problem=f"{shard.location}: {text}", is_finished=False)
+            except CaptionerError as error:
+                report = ShardReport(shard.name, problem=str(error), is_finished=False)
+            except Exception as error:  # a defect in one shard must not end the job
+                problem = f"{shard.location}: {type(error).__name__}: {error}"
+                report = ShardReport(shard.name, problem=problem, is_finished=False)
         ray.get(self._tracker.finish.remote(report))
         return report
 
@@ -111,26 +114,26 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
 
     `origin` is that of the job's model here. A node whose model differs is refused.
     """
-    settings = replace(job.settings, root=str(Path.cwd()), threads=job.settings.threads or pool.cpus_per_actor)
-    output = job.output if is_address(job.output) else str(Path(job.output).absolute())
-    shards = [_absolute(shard) for shard in largest_first(with_sizes(job.left))]
+    # Workers run in other folders, so every path is absolute.
+    settings = replace(
+        job.settings,
+        model=_absolute_model(job.settings.model),
+        root=str(Path.cwd()),
+        threads=job.settings.threads or pool.cpus_per_actor,
+    )
+    output = _absolute(job.output)
+    shards = [replace(shard, location=_absolute(shard.location)) for shard in largest_first(with_sizes(job.left))]
     with _connected(pool) as ray:
         actors = min(len(shards), pool.actors or _room(ray, pool.cpus_per_actor))
         summary.cpus = actors * pool.cpus_per_actor
         started = time.monotonic()
-        tracker = ray.remote(num_cpus=0)(Tracker).remote()
-        dataset = ray.data.from_items(
-            [{"shard": shard} for shard in shards], override_num_blocks=min(len(shards), BLOCKS)
-        ).map_batches(
-            CaptionShard,
-            fn_constructor_args=(settings, output, origin, tracker),
-            batch_size=1,
-            # One task at a time: a second one would wait for a slow shard while other actors are idle.
-            compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
-            num_cpus=pool.cpus_per_actor,
-        )
+        on_head = {"num_cpus": 0, "scheduling_strategy": _head_node(ray)}
+        tracker = ray.remote(**on_head)(Tracker).remote()
+        # Ray Data cannot run in a client of a cluster (ray://…), so it runs in a task on the head node.
+        run = ray.remote(**on_head)(_run_pool)
+        running = run.remote(shards, (settings, output, origin, tracker), actors, pool.cpus_per_actor)
         try:
-            _follow(ray, dataset, tracker, len(shards), summary)
+            _follow(ray, running, tracker, len(shards), summary)
         except ray.exceptions.RayError as error:
             raise CaptionerError(f"the job has failed; --resume continues it: {_cause(error)}") from error
         finally:
@@ -139,67 +142,64 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
     remove_unfinished(output, finished & files_in(output).keys())
 
 
-def _follow(ray: Any, dataset: Any, tracker: Any, shards: int, summary: JobSummary) -> None:
-    """Collect the reports of all shards while the progress is shown."""
-    reports: queue.Queue[ShardReport | BaseException | None] = queue.Queue()
+def _run_pool(shards: Sequence[Shard], arguments: tuple[Any, ...], actors: int, cpus_per_actor: int) -> None:
+    """Caption all shards with a pool of actors. What comes of each is told to the tracker."""
+    import ray.data
 
-    def collect() -> None:
-        try:
-            for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
-                for report in batch["report"]:
-                    reports.put(report)
-            reports.put(None)
-        except BaseException as error:
-            reports.put(error)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    blocks = min(len(shards), BLOCKS)
+    dataset = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=blocks).map_batches(
+        CaptionShard,
+        fn_constructor_args=arguments,
+        batch_size=1,
+        # One task at a time: a second one would wait for a slow shard while other actors are idle.
+        compute=ray.data.ActorPoolStrategy(size=actors, max_tasks_in_flight_per_actor=1),
+        num_cpus=cpus_per_actor,
+    )
+    for _ in dataset.iter_batches(batch_size=None):
+        pass
 
-    threading.Thread(target=collect, daemon=True, name="reports").start()
+
+def _follow(ray: Any, running: Any, tracker: Any, shards: int, summary: JobSummary) -> None:
+    """Collect the reports of all shards while the progress is shown, until the pool has ended."""
     begun = time.monotonic()
+    done = 0
+    is_running = True
     with ProgressBar(unit="shards", total=shards, plain_every=max(1, shards // 20)) as progress:
-        done = 0
-        while True:
-            try:
-                report = reports.get(timeout=POLL)
-                if report is None:
-                    return
-                if isinstance(report, BaseException):
-                    raise report
+        while is_running:
+            is_running = not ray.wait([running], timeout=POLL)[0]
+            pictures, again, reports = ray.get(tracker.news.remote(done))
+            for report in reports:
                 summary.add(report)
                 done += 1
                 if report.problem:
                     progress.clear()
                     say(f"captioner: {report.problem}")
-            except queue.Empty:
-                pass
-            pictures, again = ray.get(tracker.state.remote())
-            failures = summary.errors.total()
-            parts = [f"{pictures:,} pictures, {pictures / (time.monotonic() - begun):.1f}/s"]
-            parts += [f"{failures:,} failed"] if failures else []
+            parts = [f"shards, {pictures:,} pictures, {pictures / (time.monotonic() - begun):.1f}/s"]
+            parts += [f"{summary.errors.total():,} failed"] if summary.errors else []
             parts += [f"{again:,} shards begun again"] if again else []
-            progress.show(done, text="shards, " + ", ".join(parts))
+            progress.show(done, text=", ".join(parts))
+        ray.get(running)
 
 
 @contextmanager
 def _connected(pool: RayPool) -> Iterator[Any]:
     """The module ray, connected to a cluster. One that runs on this machine only for the job is stopped at its end."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import: Ray reads it there
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings on standard error are for Ray's developers
     try:
         import ray
-        import ray.data
     except ImportError as error:
         raise UsageError(f"this needs the package ray ({error}): {install_command('scale')}") from None
     ours = not ray.is_initialized()
     if ours:
+        address = pool.address or os.environ.get("RAY_ADDRESS") or "local"  # without it, Ray takes any cluster it finds
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if pool.address is None and "RAY_ADDRESS" not in os.environ:
+        if address == "local":
             options |= {"num_cpus": processors(), "include_dashboard": False}
         try:
-            ray.init(pool.address, **options)
+            ray.init(address, **options)
         except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
-            raise UsageError(f"--address {pool.address}: no Ray cluster could be reached ({error})") from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
+            raise UsageError(f"--address {address}: no Ray cluster could be reached ({error})") from None
     try:
         yield ray
     finally:
@@ -215,14 +215,24 @@ def _room(ray: Any, cpus_per_actor: int) -> int:
     return fitting
 
 
-def _absolute(shard: Shard) -> Shard:
-    """The shard with a path that does not depend on the folder that a worker runs in."""
-    if is_address(shard.location):
-        return shard
-    return replace(shard, location=str(Path(shard.location).absolute()))
+def _head_node(ray: Any) -> Any:
+    """Where the parts of the job run that cannot be lost: without the head node, there is no cluster."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    head = next(node for node in ray.nodes() if "node:__internal_head__" in node["Resources"])
+    return NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
+
+
+def _absolute(location: str) -> str:
+    return location if is_address(location) else str(Path(location).absolute())
+
+
+def _absolute_model(model: str) -> str:
+    """The model's folder, or its name, which each node looks up for itself."""
+    return model if Path(model).name == model else str(find_model(model).absolute())
 
 
 def _cause(error: Exception) -> str:
     """The last line of an error, which Ray wraps into tracebacks."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    return re.sub(r"^captioner\.errors\.\w+: ", "", lines[-1].strip()) if lines else type(error).__name__

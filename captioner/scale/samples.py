@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 from captioner.images.inputs import PictureBytes
 from captioner.scale.locations import open_input
 
 LARGEST = 256_000_000  # bytes of an encoded picture
+PAUSES = (1.0, 3.0)  # seconds between the attempts to fetch a picture from a store
 BATCH_BYTES = 64_000_000  # a batch with more bytes is complete, whatever its number of pictures
 
 
@@ -80,10 +82,20 @@ def stored_picture(name: str, address: str) -> UnreadPicture:
         with open_input(address) as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
-            raise CaptionerError(f"{name}: more than {LARGEST:,} bytes, the limit for an encoded picture")
+            raise UsageError(f"{name}: more than {LARGEST:,} bytes, the limit for an encoded picture")
         return data
 
-    return UnreadPicture(name, fetch)
+    def fetch_again() -> bytes:
+        for pause in PAUSES:
+            try:
+                return fetch()
+            except (UsageError, FileNotFoundError, PermissionError):
+                raise
+            except Exception:  # the store or the network, which may work in a moment
+                time.sleep(pause)
+        return fetch()
+
+    return UnreadPicture(name, fetch_again)
 
 
 def batches(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:

@@ -13,13 +13,12 @@ from typing import IO, Any
 from captioner import __version__
 from captioner.bundle.loading import read_manifest
 from captioner.bundle.model_folders import find_model
-from captioner.captioning import Captioner
+from captioner.captioning import BackendName, Captioner
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.limits import LIMITS, Limits
 from captioner.images.reading import ImageSource
-from captioner.inference.streaming import CaptionStream
-from captioner.options import BATCH, BackendName
-from captioner.scale.locations import folder_of, open_input, open_output
+from captioner.inference.streaming import BATCH, CaptionStream
+from captioner.scale.locations import folder_of, is_address, open_input, open_output
 from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
 from captioner.scale.rows import error_group, row_of
 from captioner.scale.samples import DamagedShard, Sample, batches
@@ -87,7 +86,7 @@ class ShardCaptioner:
             "captioner.version": __version__,
             "captioner.model": self.model,
             "captioner.weights": fingerprint(settings.model),
-            "captioner.backend": captioner.backend.name,
+            "captioner.backend": type(captioner.backend).__name__ + (" int8" if settings.backend == "int8" else ""),
             "captioner.search": to_json(asdict(search)),
         }
 
@@ -117,13 +116,10 @@ class ShardCaptioner:
                     if time.monotonic() - reported_at > REPORT_EVERY:
                         progress(pictures - reported)
                         reported, reported_at = pictures, time.monotonic()
-        except (CaptionerError, OSError) as error:
-            if isinstance(error, UsageError):
-                raise
-            problem = (
-                str(error) if isinstance(error, CaptionerError) else f"{shard.location}: {error.strerror or error}"
-            )
-            return ShardReport(shard.name, problem=problem, is_finished=False)
+        except UsageError:
+            raise
+        except Exception as error:
+            return ShardReport(shard.name, problem=_problem(error, shard, folder), is_finished=False)
         finally:
             progress(pictures - reported)
         return ShardReport(shard.name, pictures, errors, time.monotonic() - started, "".join(damage))
@@ -162,6 +158,17 @@ def fingerprint(model: str) -> str:
     files = read_manifest(find_model(model)).files
     checksums = sorted(f"{name} {record.sha256}" for name, record in files.items())
     return hashlib.sha256("\n".join(checksums).encode()).hexdigest()[:16]
+
+
+def _problem(error: Exception, shard: Shard, folder: str) -> str:
+    """A sentence about a shard that could not be captioned. A defect of captioner itself is raised."""
+    if isinstance(error, CaptionerError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"{error.filename or shard.location}: {error.strerror or error}"
+    if is_address(shard.location) or is_address(folder):  # libraries of stores raise nearly anything
+        return f"{shard.location}: {type(error).__name__}: {error}"
+    raise error
 
 
 def _open_shard(shard: Shard) -> IO[bytes]:

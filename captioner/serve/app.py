@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,20 +14,23 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from captioner.caption import Failure
 from captioner.errors import CaptionerError
 from captioner.serve import drop_in, openapi
 from captioner.serve.caption_request import read_request
 from captioner.serve.caption_response import caption_response, failed
-from captioner.serve.guard import Guard, body_too_large
+from captioner.serve.guard import OPEN_FOLDER, Guard, body_too_large
 from captioner.serve.overlay_call import overlay
 from captioner.serve.problems import Problem
 from captioner.serve.service import Service
 from captioner.serve.service_metrics import ServiceMetrics
 from captioner.serve.service_settings import ServiceSettings
 from captioner.serve.web_page import web_page
+from captioner.web.index_page import ISOLATION
 
 
 async def caption(request: Request) -> Response:
@@ -55,7 +59,6 @@ async def models(request: Request) -> Response:
                 "created": 0,
                 "owned_by": "captioner",
                 "attention": manifest.attention,
-                "backend": backend.name,
                 "grid": [backend.rows, backend.cols],
                 "vocabulary": len(backend.vocabulary),
                 "training_data": manifest.training_data,
@@ -113,6 +116,15 @@ ROUTES = [
 ]
 
 
+class _WebFolder(StaticFiles):
+    """A folder of `captioner web`, with the headers that give its page threads."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(ISOLATION)
+        return response
+
+
 def create_app(settings: ServiceSettings) -> Starlette:
     """The app with a service of its own. The port answers /live while the models load."""
     service = Service(settings, ServiceMetrics())
@@ -135,7 +147,7 @@ def create_app(settings: ServiceSettings) -> Starlette:
     # The guard has refused bodies whose declared length is too large; this one stops those without a length.
     limit = Middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body)
     app = Starlette(
-        routes=ROUTES,
+        routes=ROUTES if settings.web is None else [*ROUTES, _web_folder(settings.web)],
         middleware=[cors, guard, limit] if settings.cors else [guard, limit],  # a preflight request carries no token
         exception_handlers={
             Problem: _on_problem,
@@ -147,6 +159,10 @@ def create_app(settings: ServiceSettings) -> Starlette:
     )
     app.state.service = service
     return app
+
+
+def _web_folder(folder: Path) -> Mount:
+    return Mount(OPEN_FOLDER.rstrip("/"), _WebFolder(directory=folder, html=True))
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from captioner.serve.service import Service
 
 # Paths that need no token: probes, the page, which asks for the token, and the description of the calls.
 OPEN_PATHS = ("/live", "/ready", "/", "/docs", "/openapi.json")
+OPEN_FOLDER = "/web/"  # a page that captions in the browser, and its model
 _QUIET_PATHS = ("/live", "/ready", "/metrics")  # called every few seconds, and not logged
 _CLOSED = 499  # the client went away; nginx's number, for the log and the metrics
 
@@ -103,7 +104,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> Problem | None:
         """Why the request is not accepted; None if it is."""
         headers, work = Headers(scope=scope), scope["method"] == "POST"
-        if self.token is not None and scope["path"] not in OPEN_PATHS:
+        path = scope["path"]
+        if self.token is not None and path not in OPEN_PATHS and not path.startswith(OPEN_FOLDER):
             given = headers.get("authorization", "")
             if not hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
                 detail = "this service needs a token: send the header `Authorization: Bearer …`"

@@ -22,6 +22,7 @@ from captioner.serve.caption_request import CaptionRequest, build_request, read_
 from captioner.serve.caption_response import failed
 from captioner.serve.problems import Problem
 from captioner.serve.service import Service
+from captioner.writers.lines import record
 
 PICTURE_SIDE = 1200  # pixels of the longer side: enough for the sheet, and more than the page shows
 FORMATS = {"png": "image/png", "html": "text/html; charset=utf-8", "json": "application/json"}
@@ -61,11 +62,15 @@ def _draw(caption: Caption, name: str, asked: CaptionRequest, batcher: Batcher) 
 
 
 def _view(caption: Caption, asked: CaptionRequest, batcher: Batcher) -> dict[str, Any]:
-    """`captions` is what `createViewer` of captioner/overlay/viewer.js takes. `texts` are the captions in words."""
+    """`captions` is what `createViewer` of captioner/overlay/viewer.js takes. `texts` are the captions in words.
+
+    `records` are those of `captioner caption --format jsonl`.
+    """
     captions = [caption, *caption.alternatives]
     return {
         "model": batcher.name,
         "texts": [asked.wording.text(shown) for shown in captions],
         "picture": data_uri(painting.fit(painting.upright(caption.picture), LONG_SIDE), 85),
         "captions": view_of(caption),
+        "records": [record(asked.pictures[0].name, shown) for shown in captions],
     }

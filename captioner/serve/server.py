@@ -28,11 +28,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captioner.bundle.model_folders import find_model
 from captioner.errors import CaptionerError, UsageError
-from captioner.inference.model_loading import processors
+from captioner.inference.onnx_backend import processors
 from captioner.serve.app import create_app
 from captioner.serve.service import Service
 from captioner.serve.service_settings import ServiceSettings
 from captioner.terminal import say
+from captioner.web.web_folder import check_web_folder
 
 KEEP_ALIVE = 30  # seconds that a connection may be idle
 FAILED = 3  # exit code of a worker process whose models cannot be loaded
@@ -99,6 +100,8 @@ def _check(settings: ServiceSettings) -> None:
     """Report what is wrong before anything is loaded."""
     for model in settings.models:
         find_model(model)
+    if settings.web is not None:
+        check_web_folder(settings.web)
     if settings.token_file is not None:
         try:
             token = settings.token()

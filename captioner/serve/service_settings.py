@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from captioner.captioning import BackendName
 from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
-from captioner.options import BATCH, BackendName
+from captioner.inference.streaming import BATCH
 
 MEGABYTE = 1_000_000
 
@@ -16,7 +17,7 @@ class ServiceSettings:
     """Everything that a worker process needs to know."""
 
     models: tuple[str, ...] = ("default",)  # the first one answers requests that name none
-    backend: BackendName = "quick"  # throughput counts
+    backend: BackendName = "auto"
     device: str | None = None
     threads: int | None = None  # per worker process; all processors by default
     host: str = "127.0.0.1"
@@ -34,6 +35,7 @@ class ServiceSettings:
     timeout: float = 30.0  # seconds per request
     token_file: Path | None = None
     cors: tuple[str, ...] = ()
+    web: Path | None = None  # a folder of `captioner web`, served at /web/
     log: bool = True  # one JSON line per request on standard error
 
     @property

@@ -1,1 +1,1 @@
-"""The parts of scripts/prove_scale: shards to caption, a cluster whose parts are killed, and what must be true then."""
+"""Parts of prove_scale, bench_scale and simulate_scale: shards, a cluster that loses parts, checks, a simulated job."""

@@ -9,9 +9,11 @@ from dataclasses import fields
 import click
 import pytest
 
+from captioner.captioning import BackendName
 from captioner.cli import COMMANDS, main
 from captioner.images.limits import PIXEL_LIMIT
-from captioner.options import BATCH, BackendName, SearchOptions
+from captioner.inference.streaming import BATCH
+from captioner.options import SearchOptions
 
 # Options whose text depends on the command, with the reason.
 DIFFERENT = {
@@ -28,6 +30,7 @@ DIFFERENT = {
     "--seed": "of the search, of the bootstrap, of the synthetic pictures",
     "--style": "overlay: how maps are drawn; caption: how captions are written",
     "--split": "evaluate needs one split, data check takes several",
+    "--web": "export writes such a folder, serve serves it",
     "--words": "caption adds values of all words, overlay draws some of them",
 }
 

@@ -19,16 +19,12 @@ from safetensors import safe_open
 
 from captioner.bundle.layout import WEIGHTS
 from captioner.bundle.loading import Bundle
-from captioner.bundle.manifest import EncoderRecord, Manifest
-from captioner.bundle.writing import write_bundle
 from captioner.export.onnx_graphs import export_graphs
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.torch_backend import TorchBackend, load_backend
 from captioner.model.weights import load_network
-from captioner.options import SearchOptions
+from tests.export.network_bundles import GRAPHS, write_network_bundle
 from tests.model.tiny_models import SHALLOW, VOCABULARY, make_network, noise_pixels
-
-GRAPHS = ("encoder.onnx", "begin.onnx", "decoder.onnx")
 
 PYRAMID = {"size": 64, "annotations": ("stage6", "head"), "tail": "stage6"}
 
@@ -58,26 +54,7 @@ def made(request, tmp_path_factory) -> Bundle:
     encoder, model = request.param
     network = make_network(encoder, **model)
     folder = tmp_path_factory.mktemp("graphs")
-    export_graphs(network, folder)
-    settings = network.encoder.settings
-    mean, deviation = (tuple(x.flatten().tolist()) for x in (network.encoder.mean, network.encoder.deviation))
-    manifest = Manifest(
-        name="tiny",
-        attention="soft" if network.decoder.settings.attention.mode == "soft" else "hard",
-        encoder=EncoderRecord(
-            settings.name, settings.size, *network.encoder.grid(), network.encoder.size, mean, deviation
-        ),
-        training_data="nothing",
-        licence="CC0-1.0",
-        decoding=SearchOptions(beam=2, length_power=0.8, max_length=7, hard_attention="expected"),
-        settings={
-            "encoder": settings.model_dump(mode="json"),
-            "model": network.decoder.settings.model_dump(mode="json"),
-        },
-        created_by="tests",
-    )
-    files = {name: folder / name for name in (*GRAPHS, WEIGHTS)} | {"README.md": b"# Tiny\n"}
-    return write_bundle(folder / "tiny", files, manifest, VOCABULARY)
+    return write_network_bundle(network, folder, hard_attention="expected")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
-from captioner.scale.samples import DamagedShard, Sample, UnreadPicture
+from captioner.scale.samples import DamagedShard, Sample, UnreadPicture, stored_picture
 from tests.scale.written_shards import NOISE, data_of, pictures, write_parquet
 
 
@@ -113,3 +113,23 @@ def test_metadata_has_one_row_per_line_also_for_lines_that_are_wrong():
         "line 4: there is no file_name",
     ]
     assert all("not inside the folder" in reason(sample) for sample in samples[4:])
+
+
+def test_a_picture_is_fetched_again_if_the_store_fails_and_not_if_it_is_missing(monkeypatch):
+    calls: list[str] = []
+
+    def opened(address: str) -> io.BytesIO:
+        calls.append(address)
+        if address.endswith("missing"):
+            raise FileNotFoundError
+        if len(calls) < 3:
+            raise TimeoutError
+        return io.BytesIO(b"data")
+
+    monkeypatch.setattr("captioner.scale.samples.open_input", opened)
+    monkeypatch.setattr("captioner.scale.samples.PAUSES", (0.0, 0.0))
+    assert stored_picture("a", "s3://b/a").read() == b"data"
+    assert len(calls) == 3
+    with pytest.raises(FileNotFoundError):
+        stored_picture("b", "s3://b/missing").read()
+    assert len(calls) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 from captioner import Captioner
+from captioner.writers.lines import COLUMNS
 from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
 from tests.serve.pictures import b64, png
 from tests.serve.running import Running, running
@@ -214,6 +216,26 @@ def test_the_sheet_and_the_page_are_downloaded(page: WebDriver, tmp_path: Path):
     with Image.open(tmp_path / "my photo-overlay.png") as sheet:
         assert sheet.width > 100
     assert (tmp_path / "my photo.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_batch_becomes_a_table_and_a_broken_file_does_not_stop_it(page: WebDriver, model: Path, tmp_path: Path):
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    files = {"=1.png": png(1), "broken.png": b"no picture", "2.png": png(2)}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    page.find_element(By.ID, "file").send_keys("\n".join(str(tmp_path / name) for name in files))
+    wait(page, lambda page: text_of(page, "#status") == "2 of 3 photos have captions.")
+    assert "broken.png can't be read as a photo" in text_of(page, "#error")
+    button(page, "Download captions (CSV)").click()
+    wait(page, lambda page: (tmp_path / "captions.csv").exists())
+    with (tmp_path / "captions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    captions = [library(model, png(seed)) for seed in (1, 2)]
+    assert [row["image"] for row in rows] == ["'=1.png", "2.png"]  # a spreadsheet would compute the first name
+    assert [row["sentence"] for row in rows] == [caption.sentence for caption in captions]
+    assert [float(row["score"]) for row in rows] == pytest.approx([caption.score for caption in captions], abs=1e-5)
+    complaints(page)
 
 
 def test_a_photo_is_taken_with_the_camera(page: WebDriver):

@@ -1,0 +1,94 @@
+// The page of a folder that `captioner web` wrote: its engine is the browser itself.
+import { Captioner } from "./captioner.js";
+import { captionViews } from "./caption_view.js";
+import { PhotoError, startPhotoPage } from "./photo_page.js";
+
+const MOST_ALTERNATIVES = 5, LONG_SIDE = 1000; // as in the overlay pages
+const loadingBar = document.getElementById("loading"), about = document.getElementById("about");
+const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
+
+// The service worker keeps the page for times without a network. It also adds the headers without which a browser gives
+// a page no threads; they count from the next load on, so the page loads itself once more.
+async function prepareServiceWorker() {
+  if (!navigator.serviceWorker) return false;
+  try {
+    await navigator.serviceWorker.register("./service_worker.js");
+    await navigator.serviceWorker.ready;
+    if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return true;
+    sessionStorage.setItem("reloaded", "yes"); // once: some browsers don't take the headers
+    addEventListener("pageshow", () => location.reload()); // a browser may bring this page back instead of the new one
+    location.reload();
+    await new Promise(() => {});
+  } catch { // switched off, or no TLS: the page works without
+  }
+  return false;
+}
+
+// From here on, this page and its worker can send nothing to anyone, its own host included.
+function forbidConnections() {
+  const policy = document.createElement("meta");
+  policy.httpEquiv = "Content-Security-Policy";
+  policy.content = "connect-src 'none'";
+  document.head.append(policy);
+}
+
+async function load() {
+  const offline = await prepareServiceWorker();
+  const captioner = await Captioner.load({
+    onprogress({ loaded, total }) {
+      loadingBar.querySelector("progress").value = loaded / total;
+      loadingBar.querySelector("span").textContent = loaded < total ? `Loading the model: ${megabytes(loaded)} of ${megabytes(total)}` : "Starting the model …";
+    },
+    onloaded: forbidConnections,
+    ...choices(),
+  });
+  loadingBar.hidden = true;
+  const { webgpu, threads } = captioner.engine;
+  const runs = `${webgpu ? "WebGPU and " : ""}WebAssembly SIMD, ${threads === 1 ? "one thread" : `${threads} threads`}`;
+  about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : ""}`;
+  document.documentElement.classList.add("ready");
+  return captioner;
+}
+
+// The address may choose: ?threads=1, ?webgpu=no or ?webgpu=yes.
+function choices() {
+  const given = new URLSearchParams(location.search), webgpu = given.get("webgpu");
+  return { threads: Number(given.get("threads")) || undefined, webgpu: webgpu ? webgpu === "yes" : undefined };
+}
+
+const list = (text) => (text ?? "").split(",").map((word) => word.trim()).filter(Boolean);
+const rounded = (value, digits) => (value === null ? null : Number(value.toFixed(digits)));
+
+// A failure to load is told at once, and again for every photo.
+const loading = load();
+const engine = {
+  async caption(file, options, name) {
+    try {
+      const captioner = await loading, beam = options.beam ? Number(options.beam) : undefined;
+      const caption = await captioner.caption(file, {
+        name, beam, nBest: Math.min(beam ?? captioner.model.beam, MOST_ALTERNATIVES), longSide: LONG_SIDE,
+        required: list(options.required), forbidden: list(options.forbidden),
+        erase: list(options.erase).map((cell) => cell.split(":").map(Number)),
+      });
+      const captions = [caption, ...caption.alternatives];
+      return {
+        picture: URL.createObjectURL(caption.picture),
+        captions: captionViews(caption, captioner.model),
+        texts: captions.map(({ text, sentence }) => (options.style === "plain" ? text : sentence)),
+        records: captions.map((one) => ({
+          caption: one.text, sentence: one.sentence, confidence: rounded(one.confidence, 4),
+          score: rounded(one.score, 6), log_probability: rounded(one.logProbability, 6),
+        })),
+      };
+    } catch (error) {
+      if (error.kind === "option") throw new PhotoError(`The options don't fit: ${error.message}`);
+      throw new PhotoError(error.kind === "defect" ? `Something went wrong with ${name}: ${error.message}` : error.message);
+    }
+  },
+  release: ({ picture }) => URL.revokeObjectURL(picture),
+};
+const page = startPhotoPage(engine);
+loading.catch((error) => {
+  loadingBar.hidden = true;
+  page.complain(error.message);
+});

@@ -1,0 +1,167 @@
+"""Jobs on a real cluster of three nodes, with killed parts; and CaptionBatch in a pipeline of Ray Data.
+
+Ray runs in processes of its own, so that its threads and warnings stay out of the other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from captioner.scale.ray_job import ATTEMPTS, CaptionShard, Tracker
+from captioner.scale.shard_captioning import ShardCaptioner, ShardReport, ShardSettings
+from captioner.scale.shards import find_shards
+from scale_proof.checks import identity, problems
+from tests.scale.written_shards import NOISE, pictures, webdataset
+
+ROOT = Path(__file__).parents[2]
+
+PIPELINE = """
+import json, sys
+import numpy as np, ray
+from captioner.scale import CaptionBatch
+
+model, *files = sys.argv[1:]
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80_000_000)
+rows = [{"id": number, "bytes": open(file, "rb").read()} for number, file in enumerate(files)]
+captions = ray.data.from_items(rows, override_num_blocks=2).map_batches(
+    CaptionBatch,
+    fn_constructor_kwargs={"model": model, "beam": 2},
+    compute=ray.data.ActorPoolStrategy(size=1),
+    batch_size=4,
+    num_cpus=1,
+)
+rows = sorted(captions.take_all(), key=lambda row: row["id"])
+words = [None if row["words"] is None else list(row["words"]) for row in rows]
+print(json.dumps([[row["caption"], text, row["error"]] for row, text in zip(rows, words)]))
+"""
+
+
+def run(*command: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    return subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=timeout, cwd=ROOT
+    )
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_repeated_when_a_node_an_actor_and_the_command_are_killed(model, tmp_path):
+    for number, data in enumerate(pictures(40)):
+        (tmp_path / f"{number}.png").write_bytes(data)
+    sizes = ("--shards", "10", "--per-shard", "700", "--noise-mb", "3", "--timeout", "120")
+    done = run("scripts/prove_scale", "--pictures", str(tmp_path), "--model", str(model), *sizes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"killed {what}" in done.stdout for what in ("a node", "the actor", "the command"))
+    assert "7,000 pictures in 10 shards, and 4 odd shards: 0 problems" in done.stdout
+
+
+@pytest.mark.slow
+def test_caption_batch_in_a_pipeline_gives_the_captions_of_the_pictures(model, captioner, tmp_path):
+    files = [*pictures(6), NOISE]
+    paths = [tmp_path / f"{number}.png" for number in range(len(files))]
+    for path, data in zip(paths, files, strict=True):
+        path.write_bytes(data)
+    done = run("-c", PIPELINE, str(model), *map(str, paths))
+    assert done.returncode == 0, done.stderr
+    truths = [captioner(data, beam=2) for data in files[:-1]]
+    expected = [[truth.text, [word.text for word in truth.words], None] for truth in truths]
+    assert json.loads(done.stdout.splitlines()[-1]) == [*expected, [None, None, "not a picture that can be read"]]
+
+
+def test_the_proof_notices_what_is_wrong(shard_captioner, tmp_path):
+    shards, output, reference = tmp_path / "shards", tmp_path / "out", tmp_path / "reference"
+    webdataset(shards / "a.tar", pictures(4))
+    (shard,) = find_shards([str(shards)])
+    for folder in (output, reference):
+        shard_captioner.caption(shard, str(folder))
+    seen = {"a.parquet": identity(output / "a.parquet")}
+    assert problems(shards, output, reference, seen) == []
+    (output / "a.parquet").replace(tmp_path / "kept")
+    assert problems(shards, output, reference, seen) == ["a.tar has no output"]
+    shard_captioner.caption(shard, str(output))
+    assert problems(shards, output, reference, seen) == ["a.tar was captioned again after it was finished"]
+    webdataset(shards / "a.tar", pictures(5))
+    assert "1 pictures without a row" in problems(shards, output, reference, {})[0]
+    (output / ".a.parquet.host-1.part").touch()
+    assert "files that are left over" in problems(shards, output, reference, {})[-1]
+
+
+def test_the_tracker_knows_attempts_and_reports_each_shard_once():
+    tracker = Tracker()
+    assert tracker.begin("a") == (1, None)
+    assert tracker.begin("a") == (2, None)
+    tracker.advance(30)
+    tracker.finish(ShardReport("a", 30))
+    tracker.finish(ShardReport("a", 31))
+    assert tracker.begin("a") == (3, ShardReport("a", 30))
+    tracker.begin("b")
+    tracker.finish(ShardReport("b", 5))
+    assert tracker.news(0) == (30, 2, [ShardReport("a", 30), ShardReport("b", 5)])
+    assert tracker.news(1) == (30, 2, [ShardReport("b", 5)])
+
+
+class LocalTracker:
+    """A tracker whose calls are made here instead of in an actor."""
+
+    def __init__(self) -> None:
+        self._tracker = Tracker()
+
+    def __getattr__(self, name: str):
+        call = getattr(self._tracker, name)
+        return type("Remote", (), {"remote": staticmethod(call)})
+
+
+@pytest.fixture
+def caption_shard(model, monkeypatch):
+    """The class that actors have, without Ray."""
+    monkeypatch.setitem(sys.modules, "ray", type("ray", (), {"get": staticmethod(lambda value: value)}))
+    settings = ShardSettings(model=str(model), threads=1)
+    tracker = LocalTracker()
+
+    def make(output: Path) -> tuple[CaptionShard, Tracker]:
+        return CaptionShard(settings, str(output), ShardCaptioner(settings).origin, tracker), tracker._tracker
+
+    return make
+
+
+def test_a_shard_whose_workers_died_too_often_is_given_up(caption_shard, tmp_path):
+    webdataset(tmp_path / "a.tar", pictures(2))
+    (shard,) = find_shards([str(tmp_path / "a.tar")])
+    actor, tracker = caption_shard(tmp_path / "out")
+    for _ in range(ATTEMPTS):
+        tracker.begin("a")
+    actor({"shard": [shard]})
+    ((report,),) = [tracker.news(0)[2]]
+    assert not report.is_finished and "5 workers died" in report.problem
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_shard_whose_output_exists_is_reported_and_not_captioned_again(caption_shard, tmp_path):
+    webdataset(tmp_path / "a.tar", pictures(2))
+    (shard,) = find_shards([str(tmp_path / "a.tar")])
+    actor, tracker = caption_shard(tmp_path / "out")
+    tracker.begin("a")  # a worker that was lost after it had written the output
+    actor._captioner.caption(shard, str(tmp_path / "out"))
+    before = identity(tmp_path / "out" / "a.parquet")
+    actor({"shard": [shard]})
+    assert identity(tmp_path / "out" / "a.parquet") == before
+    assert [report.pictures for report in tracker.news(0)[2]] == [2]
+
+
+def test_an_unexpected_error_costs_one_shard_only(caption_shard, tmp_path, monkeypatch):
+    webdataset(tmp_path / "a.tar", pictures(2))
+    (shard,) = find_shards([str(tmp_path / "a.tar")])
+    actor, tracker = caption_shard(tmp_path / "out")
+
+    def fail(*arguments):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(actor._captioner, "caption", fail)
+    actor({"shard": [shard]})
+    ((report,),) = [tracker.news(0)[2]]
+    assert not report.is_finished and report.problem.endswith("ZeroDivisionError: a defect")

@@ -1,0 +1,164 @@
+"""The browser's pixels against Pillow's: resampling to the last bit, orientation, transparency, large JPEG files."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from captioner.evidence.blurring import blank
+from captioner.images.pixels import squash
+from captioner.images.reading import load_for_model
+from tests.serve.pictures import b64
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SIZE = 160  # large enough that no example is reduced by the JPEG decoder
+BYTES = """const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const base64 = (array) => btoa(array.reduce((text, byte) => text + String.fromCharCode(byte), ""));
+"""
+SQUASH = (
+    BYTES
+    + """const { squash } = await import("./resampling.js");
+return base64(squash(new Uint8ClampedArray(bytes(args[0])), args[1], args[2], args[3]));"""
+)
+READ = (
+    BYTES
+    + """const { readPicture } = await import("./reading.js");
+const file = new File([bytes(args[0])], "photo"), limits = { pixels: args[2] ?? 1e9 };
+const { pixels, width, height } = await readPicture(file, "photo", args[1], limits);
+return [base64(pixels), width, height];"""
+)
+ERASE = (
+    BYTES
+    + """const { withoutCells } = await import("./reading.js");
+return base64(withoutCells(bytes(args[0]), args[1], args[2], args[3], args[4]));"""
+)
+
+
+def pixels_of(text: str, size: int) -> NDArray[np.uint8]:
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(size, size, 3)
+
+
+def read(scripts: Any, data: bytes, size: int = SIZE) -> NDArray[np.uint8]:
+    text, width, height = scripts(READ, b64(data), size)
+    frame = load_for_model(data, size)[0].frame
+    assert (width, height) == (frame.width, frame.height)
+    return pixels_of(text, size)
+
+
+def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+    data = io.BytesIO()
+    image.save(data, format, **options)
+    return data.getvalue()
+
+
+# Larger, smaller, reduced first along one axis or both, of equal size along one axis, one pixel high.
+SIZES = [(50, 37), (500, 375), (64, 300), (300, 64), (64, 64), (801, 203), (450, 650), (331, 1), (1, 1), (640, 641)]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("size", [64, 57])
+def test_resampling_equals_pillows_to_the_last_bit(scripts: Any, width: int, height: int, size: int):
+    noise = np.random.default_rng(width).integers(0, 256, (height, width, 4), np.uint8)
+    noise[: height // 2] = 255 * (noise[: height // 2] > 127)  # overshoots at edges are clipped
+    expected = squash(Image.fromarray(noise[:, :, :3].copy()), size)
+    assert np.array_equal(pixels_of(scripts(SQUASH, b64(noise.tobytes()), width, height, size), size), expected)
+
+
+@pytest.mark.skipif(int(PIL.__version__.partition(".")[0]) < 13, reason="older versions begin with the other axis")
+@pytest.mark.parametrize(
+    ("width", "height"), [(40, 90), (64, 65), (70, 76), (70, 77), (100, 136), (100, 137), (80, 900)]
+)
+def test_the_axis_that_shrinks_most_is_resampled_first_where_pillow_does_so(scripts: Any, width: int, height: int):
+    noise = np.random.default_rng(height).integers(0, 256, (height, width, 4), np.uint8)
+    expected = squash(Image.fromarray(noise[:, :, :3].copy()), 64)
+    assert np.array_equal(pixels_of(scripts(SQUASH, b64(noise.tobytes()), width, height, 64), 64), expected)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_photo_is_upright_for_every_orientation(scripts: Any, orientation: int):
+    image = Image.open(EXAMPLES / "cat.jpg")
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(image, "JPEG", quality=95, exif=exif)
+    assert np.array_equal(read(scripts, data), load_for_model(data, SIZE)[1])
+
+
+@pytest.mark.parametrize("byte_order", ["little", "big"])
+def test_both_byte_orders_of_exif_are_understood(scripts: Any, byte_order: str):
+    kind, order = (b"II*\0\x08\0\0\0", "little") if byte_order == "little" else (b"MM\0*\0\0\0\x08", "big")
+    number = lambda value, length: value.to_bytes(length, order)  # noqa: E731
+    entry = number(0x0112, 2) + number(3, 2) + number(1, 4) + number(6, 2) + b"\0\0"
+    exif = b"Exif\0\0" + kind + number(1, 2) + entry + number(0, 4)
+    data = encoded(Image.open(EXAMPLES / "cat.jpg"), "JPEG", exif=exif)
+    expected = load_for_model(data, SIZE)
+    assert expected[0].frame.orientation == 6
+    assert np.array_equal(read(scripts, data), expected[1])
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_parts_are_white(scripts: Any, mode: str):
+    generator = np.random.default_rng(1)
+    image = Image.fromarray(generator.integers(0, 256, (90, 120, 4), np.uint8)).convert(mode)
+    data = encoded(image, "PNG", **({"transparency": 0} if mode == "P" else {}))
+    difference = np.abs(read(scripts, data).astype(int) - load_for_model(data, SIZE)[1])
+    assert difference.max() <= 2  # browsers multiply colors by their alpha, and round
+
+
+@pytest.mark.parametrize(
+    ("format", "mode"),
+    [("PNG", "RGB"), ("PNG", "L"), ("PNG", "1"), ("GIF", "P"), ("BMP", "RGB"), ("WEBP", "RGB"), ("JPEG", "L")],
+)
+def test_other_formats_and_modes_have_pillows_pixels(scripts: Any, format: str, mode: str):
+    image = Image.open(EXAMPLES / "dog.jpg").convert(mode)
+    data = encoded(image, format, **({"lossless": True} if format == "WEBP" else {}))
+    assert np.array_equal(read(scripts, data), load_for_model(data, SIZE)[1])
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_a_large_jpeg_has_nearly_the_pixels_of_pillows_reduced_decoding(scripts: Any, tmp_path: Path, factor: int):
+    size = 32
+    photo = Image.open(EXAMPLES / "coffee.jpg").resize((2 * size * factor + 37, 2 * size * factor + 11))
+    data = encoded(photo, "JPEG", quality=92, subsampling=2)
+    (tmp_path / "photo.jpg").write_bytes(data)
+    difference = np.abs(read(scripts, data, size).astype(int) - load_for_model(tmp_path / "photo.jpg", size)[1])
+    assert difference.mean() < 1 and difference.max() <= 12  # the decoder scales colors in its own way
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "photo is empty"),
+        (b"no picture at all", "photo can't be read as a photo"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>", "photo can't be read as a photo"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0heic", "photo is a HEIC file, which this browser can't read"),
+        (b"II*\0" + bytes(60), "photo is a TIFF or raw file"),
+        (encoded(Image.new("RGB", (40, 30)), "PNG")[:50], "photo can't be read as a photo"),
+    ],
+)
+def test_a_file_that_is_no_photo_gives_a_sentence(scripts: Any, data: bytes, sentence: str):
+    with pytest.raises(RuntimeError, match=sentence):
+        scripts(READ, b64(data), 64)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG"])
+def test_a_picture_with_too_many_pixels_is_refused(scripts: Any, format: str):
+    with pytest.raises(RuntimeError, match="photo has 40 x 30 pixels, more than this page reads"):
+        scripts(READ, b64(encoded(Image.new("RGB", (40, 30)), format)), 64, 1199)
+
+
+def test_erased_cells_have_the_color_that_python_gives_them(scripts: Any):
+    size, rows, cols = 50, 7, 3
+    pixels = np.random.default_rng(4).integers(0, 256, (size, size, 3), np.uint8)
+    cells = [(0, 0), (6, 2), (3, 1)]
+    cover = np.zeros((rows, cols), np.bool_)
+    cover[tuple(zip(*cells, strict=True))] = True
+    erased = scripts(ERASE, b64(pixels.tobytes()), size, rows, cols, cells)
+    assert np.array_equal(pixels_of(erased, size), blank(pixels, cover))
