@@ -195,7 +195,8 @@ def _connected(pool: RayPool) -> Iterator[Any]:
         address = pool.address or os.environ.get("RAY_ADDRESS") or "local"  # without it, Ray takes any cluster it finds
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address == "local":
-            options |= {"num_cpus": processors(), "include_dashboard": False}
+            # On the loopback: nobody else on the network can reach a cluster that runs only for this job.
+            options |= {"num_cpus": processors(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
         try:
             ray.init(address, **options)
         except (ConnectionError, ValueError, RuntimeError, ImportError) as error:

@@ -27,7 +27,8 @@ import numpy as np, ray
 from captioner.scale import CaptionBatch
 
 model, *files = sys.argv[1:]
-ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=80_000_000)
+options = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False, "object_store_memory": 80_000_000}
+ray.init("local", _node_ip_address="127.0.0.1", **options)
 rows = [{"id": number, "bytes": open(file, "rb").read()} for number, file in enumerate(files)]
 captions = ray.data.from_items(rows, override_num_blocks=2).map_batches(
     CaptionBatch,
