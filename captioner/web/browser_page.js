@@ -12,8 +12,7 @@ const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
 async function prepareServiceWorker() {
   if (!navigator.serviceWorker) return false;
   try {
-    await navigator.serviceWorker.register("./service_worker.js");
-    await navigator.serviceWorker.ready;
+    if (!(await isActive(await navigator.serviceWorker.register("./service_worker.js")))) return false;
     if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return true;
     sessionStorage.setItem("reloaded", "yes"); // once: some browsers don't take the headers
     addEventListener("pageshow", () => location.reload()); // a browser may bring this page back instead of the new one
@@ -22,6 +21,25 @@ async function prepareServiceWorker() {
   } catch { // switched off, or no TLS: the page works without
   }
   return false;
+}
+
+// Whether the service worker runs, once it has loaded its files or failed to: a host may have changed some of them.
+function isActive({ active, waiting, installing }) {
+  const worker = installing ?? waiting;
+  if (active || !worker) return Boolean(active);
+  return new Promise((resolve) => {
+    worker.addEventListener("statechange", () => {
+      if (worker.state === "activated" || worker.state === "redundant") resolve(worker.state === "activated");
+    });
+  });
+}
+
+// Lets a new version of this folder take over. It counts from the next visit on.
+async function welcomeNewVersion() {
+  const registration = await navigator.serviceWorker.getRegistration();
+  const takeOver = () => registration.waiting?.postMessage("take over");
+  registration.addEventListener("updatefound", () => registration.installing.addEventListener("statechange", takeOver));
+  takeOver();
 }
 
 // From here on, this page and its worker can send nothing to anyone, its own host included.
@@ -47,6 +65,7 @@ async function load() {
   const runs = `${webgpu ? "WebGPU and " : ""}WebAssembly SIMD, ${threads === 1 ? "one thread" : `${threads} threads`}`;
   about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : ""}`;
   document.documentElement.classList.add("ready");
+  if (offline) welcomeNewVersion();
   return captioner;
 }
 

@@ -16,12 +16,14 @@ class CaptionerError extends Error {
 }
 
 const MOST_THREADS = 8; // more make one picture no faster
+const START_SECONDS = 180; // for a slow phone
 const WEBGPU_SECONDS = 30; // for its first captions, which compile its programs; then the processor takes over
 
 class Captioner {
   #worker;
   #pending = new Map();
   #last = 0;
+  #closed = false;
 
   static async load({ folder = new URL("./", import.meta.url), webgpu, ...options } = {}) {
     try {
@@ -41,7 +43,7 @@ class Captioner {
   }
 
   // Loads the files for one of the runtimes and starts it.
-  static async #start(folder, settings, name, { onprogress, onloaded, threads = Infinity, seconds = Infinity }) {
+  static async #start(folder, settings, name, { onprogress, onloaded, threads = Infinity, seconds = START_SECONDS }) {
     const runtime = settings.runtimes[name], paths = [...settings.model_files, runtime.binary];
     const files = await loadFiles(folder, settings.files, paths, onprogress);
     if (name === "wasm") onloaded?.(); // WebGPU may still fail, and then the files for wasm are needed
@@ -81,6 +83,7 @@ class Captioner {
 
   #call(method, argument, transfer = []) {
     return new Promise((resolve, reject) => {
+      if (this.#closed) throw new CaptionerError("The captioner is closed.", "defect");
       const id = ++this.#last;
       this.#pending.set(id, { resolve, reject });
       this.#worker.postMessage({ id, method, argument }, transfer);
@@ -106,6 +109,7 @@ class Captioner {
   }
 
   close() {
+    this.#closed = true;
     this.#worker.terminate();
     this.#fail("The captioner is closed.");
   }

@@ -80,12 +80,16 @@ async function caption({ file, name, options, erase, longSide }) {
 }
 
 const METHODS = { load, caption };
+let last = Promise.resolve();
 
-self.addEventListener("message", async ({ data: { id, method, argument } }) => {
+// One call after the other: a graph runs for one of them at a time.
+self.addEventListener("message", ({ data }) => (last = last.then(() => answer(data))));
+
+async function answer({ id, method, argument }) {
   try {
     self.postMessage({ id, result: await METHODS[method](argument) });
   } catch (error) {
     const kind = error instanceof PictureError ? "picture" : error instanceof OptionError ? "option" : "defect";
     self.postMessage({ id, error: { kind, message: error.message ?? String(error) } });
   }
-});
+}

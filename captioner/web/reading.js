@@ -1,7 +1,7 @@
 /* Reading a picture file as captioner/images does: decoded by the browser, upright, transparent parts white, squashed to
    the model's square with Pillow's arithmetic. A large JPEG is first reduced by 2, 4 or 8: Pillow lets the JPEG decoder
    do that, and the decoder's reduced blocks are the means of the pixels. */
-import { jpegHeader, withoutOrientation } from "./jpeg_header.js";
+import { pictureHeader, withoutOrientation } from "./picture_header.js";
 import { reduce, squash } from "./resampling.js";
 
 const BAND = 512; // rows that are copied from the decoded picture at a time; a multiple of 8
@@ -82,9 +82,9 @@ function preview(bitmap, orientation, longSide) {
 async function readPicture(file, name, size, limits, longSide = 0) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (!bytes.length) throw new PictureError(`${name} is empty.`);
-  const header = jpegHeader(bytes);
-  if (header) checkSize(header.width, header.height, name, limits);
-  const stored = header ? withoutOrientation(bytes, header) : bytes, orientation = header?.orientation ?? 1;
+  const header = pictureHeader(bytes), isJpeg = "width" in header, { orientation } = header;
+  if (isJpeg) checkSize(header.width, header.height, name, limits); // before it is decoded
+  const stored = withoutOrientation(bytes, header);
   let bitmap;
   try {
     // Without a type, the browser decides by the content: SVG, which could refer to other files, is then no picture.
@@ -94,7 +94,7 @@ async function readPicture(file, name, size, limits, longSide = 0) {
   }
   try {
     checkSize(bitmap.width, bitmap.height, name, limits);
-    const side = Math.min(bitmap.width, bitmap.height), factor = header ? [8, 4, 2, 1].find((s) => side >= 2 * size * s) ?? 1 : 1;
+    const side = Math.min(bitmap.width, bitmap.height), factor = (isJpeg && [8, 4, 2].find((s) => side >= 2 * size * s)) || 1;
     const { pixels, width, height } = upright(storedPixels(bitmap, factor), orientation);
     const swapped = SWAP.includes(orientation);
     return {

@@ -20,8 +20,13 @@ self.addEventListener("install", (event) => {
       if (!response.ok || (await checksum(bytes)) !== sha256) throw new Error(`${path} is not the file of this version`);
       await cache.put(new URL(path, scope), new Response(bytes, { headers: { "Content-Type": response.headers.get("Content-Type") } }));
     }));
-    await self.skipWaiting();
+    if (!self.registration.active) await self.skipWaiting();
   })());
+});
+
+// A new version takes over when a page says that it has loaded all its files: not between two of them.
+self.addEventListener("message", ({ data }) => {
+  if (data === "take over") self.skipWaiting();
 });
 
 self.addEventListener("activate", (event) => {

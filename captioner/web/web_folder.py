@@ -42,7 +42,7 @@ PIXEL_LIMIT = (
 _OWN_SCRIPTS = (
     *("browser_page.js", "caption_view.js", "captioner.js", "captioner.d.ts", "captioner_worker.js", "web_files.js"),
     *("beam_search.js", "constraints.js", "search_options.js", "graph_backend.js", "confidence.js", "sentences.js"),
-    *("reading.js", "resampling.js", "jpeg_header.js", "checksum.js", "service_worker.js"),
+    *("reading.js", "resampling.js", "picture_header.js", "checksum.js", "service_worker.js"),
 )
 _WASM = {
     "script": "runtime/ort.wasm.min.mjs",

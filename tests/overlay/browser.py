@@ -53,6 +53,17 @@ def requests(driver: WebDriver) -> list[str]:
     return [url for url in urls if not url.startswith("data:")]
 
 
+@contextmanager
+def phone(driver: WebDriver) -> Iterator[None]:
+    """The screen of a phone, 390 pixels wide."""
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def scheme(driver: WebDriver, name: str) -> None:
     """Set the preferred color scheme: light or dark."""
     feature = {"name": "prefers-color-scheme", "value": name}

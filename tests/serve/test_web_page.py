@@ -21,7 +21,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from captioner import Captioner
 from captioner.writers.lines import COLUMNS
-from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
+from tests.overlay.browser import browser, complaints, contrasts, phone, requests, scheme  # noqa: F401
 from tests.serve.pictures import b64, png
 from tests.serve.running import Running, running
 
@@ -275,9 +275,7 @@ def test_texts_have_contrast_in_both_color_schemes(page: WebDriver, name: str):
 
 
 def test_a_phone_of_390_pixels_shows_everything_without_scrolling_sideways(page: WebDriver):
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with phone(page):
         give(page, png(3))
         wait(page, lambda page: sentence(page))
         page.find_element(By.CSS_SELECTOR, "#options summary").click()
@@ -288,8 +286,6 @@ def test_a_phone_of_390_pixels_shows_everything_without_scrolling_sideways(page:
             if each.is_displayed() and min(each.size["height"], each.size["width"]) < 20
         ]
         assert small == []
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_service_with_a_token_asks_for_it(browser: WebDriver, model: Path, tmp_path: Path):  # noqa: F811

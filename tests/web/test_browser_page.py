@@ -19,7 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from browser_session import run, static_server
 from captioner import Captioner
 from captioner.web.web_folder import write_web_folder
-from tests.overlay.browser import contrasts, requests, scheme
+from tests.overlay.browser import contrasts, phone, requests, scheme
 from tests.serve.pictures import png
 from tests.serve.test_web_page import button, erased_caption, give, sentence, text_of
 from tests.tiny_bundle import write_model
@@ -195,6 +195,19 @@ def test_a_damaged_model_is_refused_with_a_sentence(browser: WebDriver, site: Pa
     errors(browser)
 
 
+def test_a_host_that_changes_a_file_of_the_page_costs_offline_use_only(browser: WebDriver, site: Path, tmp_path: Path):
+    shutil.copytree(site, tmp_path / "site")
+    with (tmp_path / "site" / "page.css").open("a") as file:
+        file.write("/* added by the host */")
+    with static_server(tmp_path / "site") as address:
+        browser.get(address)
+        wait(browser, is_ready)
+        about = text_of(browser, "#about")
+        assert "one thread" in about and "without a network" not in about
+        browser.get("about:blank")
+    errors(browser)
+
+
 def test_a_new_version_of_the_folder_replaces_the_old_one(browser: WebDriver, site: Path, tmp_path: Path):
     folder = tmp_path / "site"
     shutil.copytree(site, folder)
@@ -241,26 +254,15 @@ def test_memory_stays_flat(page: WebDriver, tmp_path: Path):
     assert len(page.find_elements(By.CSS_SELECTOR, "#history li")) == 30
 
 
-@pytest.mark.parametrize("name", ["light", "dark"])
-def test_texts_have_contrast_in_both_color_schemes(page: WebDriver, name: str):
-    scheme(page, name)
-    give(page, png(3))
-    wait(page, sentence)
-    page.find_element(By.CSS_SELECTOR, "#options summary").click()
+def test_texts_of_its_own_have_contrast_and_fit_on_a_phone(page: WebDriver):
+    scheme(page, "dark")
     low = {text: round(value, 1) for text, value in contrasts(page).items() if value < 4.5}
     scheme(page, "light")
     assert low == {}
-
-
-def test_a_phone_of_390_pixels_shows_everything_without_scrolling_sideways(page: WebDriver):
-    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with phone(page):
         give(page, png(3))
         wait(page, sentence)
         assert page.execute_script("return document.documentElement.scrollWidth") <= 390
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_page_can_be_installed(page: WebDriver):

@@ -83,11 +83,13 @@ def test_the_axis_that_shrinks_most_is_resampled_first_where_pillow_does_so(scri
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_photo_is_upright_for_every_orientation(scripts: Any, orientation: int):
+@pytest.mark.parametrize("format", ["JPEG", "WEBP", "PNG"])
+def test_a_photo_is_upright_for_every_orientation(scripts: Any, format: str, orientation: int):
     image = Image.open(EXAMPLES / "cat.jpg")
     exif = Image.Exif()
     exif[0x0112] = orientation
-    data = encoded(image, "JPEG", quality=95, exif=exif)
+    data = encoded(image, format, exif=exif, **({"lossless": True} if format == "WEBP" else {}))
+    assert load_for_model(data, SIZE)[0].frame.orientation == orientation
     assert np.array_equal(read(scripts, data), load_for_model(data, SIZE)[1])
 
 
