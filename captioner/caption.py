@@ -145,6 +145,7 @@ class Caption:
         alternatives: The other captions of the n-best list.
         confidence: The expected share of its content words that are right, 0 to 1; None if the model has no
             calibration, or if the sentence was given.
+        backend: What computed it: "onnx", "int8" (8-bit graphs) or "torch".
     """
 
     words: tuple[Word, ...]
@@ -153,6 +154,7 @@ class Caption:
     picture: Picture | None = None
     alternatives: tuple[Caption, ...] = field(default=())
     confidence: float | None = None
+    backend: str | None = None
 
     @property
     def text(self) -> str:
@@ -184,6 +186,7 @@ class Caption:
             "confidence": self.confidence,
             "score": self.score,
             "log_probability": self.log_probability,
+            "backend": self.backend,
             "words": [word.to_dict(maps=maps) for word in self.words],
             "end": None if self.end is None else self.end.to_dict(maps=maps),
             "alternatives": [other.to_dict(maps=maps) for other in self.alternatives],

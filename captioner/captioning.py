@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from PIL import Image
 
 from captioner.bundle.layout import CONFIDENCE
-from captioner.bundle.loading import Bundle, load_bundle
+from captioner.bundle.loading import Bundle
 from captioner.bundle.manifest import Manifest
-from captioner.bundle.model_folders import find_model
 from captioner.caption import Caption, Failure
-from captioner.errors import CaptionerError, UsageError, unknown
+from captioner.errors import CaptionerError, UsageError
 from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
 from captioner.images.reading import ImageSource, load_for_model
 from captioner.inference.backend import Backend
 from captioner.inference.confidence import ConfidenceModel, load_confidence
+from captioner.inference.model_loading import LoadingModel, processors, start_loading
+from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, caption_of, force
 from captioner.inference.search.constraints import Constraints
-from captioner.inference.streaming import BATCH, CaptionStream
+from captioner.inference.streaming import CaptionStream
 from captioner.installation import install_command
-from captioner.options import SearchKeywords, check_names
+from captioner.options import BATCH, BackendName, SearchKeywords, check_names
 from captioner.text.tokenizer import tokenize
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-BackendName = Literal["auto", "onnx", "int8", "torch"]
 
 
 class Captioner:
@@ -90,44 +87,12 @@ class Captioner:
         Args:
             model: Name of a model (see `captioner models`) or the folder of a bundle.
             backend: `auto` is onnxruntime, or torch if a `device` other than the CPU is given. `int8` is onnxruntime
-                with the model's 8-bit graphs, if it has them.
+                with the model's 8-bit graphs, if it has them. `quick` is `int8` where the processor has instructions
+                for it and the model has such graphs with fixed scales, else `auto`.
             device: Device for torch, such as "cuda".
             threads: Processors to use; all by default.
         """
-        if backend not in get_args(BackendName):
-            raise unknown("backend", backend, get_args(BackendName))
-        if threads is not None and threads < 1:
-            raise UsageError(f"{threads} threads are too few; give 1 or more")
-        folder = find_model(model)
-        needs_torch = device is not None and device != "cpu"
-        if backend in ("onnx", "int8") and needs_torch:
-            raise UsageError(f"onnxruntime runs on the CPU here; give --backend torch for the device {device!r}")
-        if backend == "torch" or (backend == "auto" and needs_torch):
-            bundle = load_bundle(folder)
-            return cls(
-                _torch_backend(bundle, device, threads),
-                bundle.manifest.decoding,
-                bundle.manifest,
-                confidence=_confidence(bundle),
-            )
-        # The checksums are computed while onnxruntime is imported: each takes a tenth of a second.
-        importing = threading.Thread(target=_import_onnxruntime)
-        importing.start()
-        try:
-            bundle = load_bundle(folder)
-        finally:
-            importing.join()
-        from captioner.inference.onnx_backend import OnnxBackend, processors
-
-        # Several threads that each run a graph are faster than one graph that uses all of them.
-        onnx = OnnxBackend(bundle, threads=1, int8=backend == "int8")
-        return cls(
-            onnx,
-            bundle.manifest.decoding,
-            bundle.manifest,
-            threads=threads or processors(),
-            confidence=_confidence(bundle),
-        )
+        return finish_loading(start_loading(model, backend=backend, device=device, threads=threads))
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a str is a sequence too; the first overload takes it
@@ -185,7 +150,7 @@ class Captioner:
             keep=keep_pictures,
             limits=limits,
         )
-        (result,) = stream.captions([picture], self.backend.encode(pixels[None]))
+        (result,) = stream.captions([picture], stream.encode(pixels[None]))
         return _caption_or_error(result)
 
     def stream(
@@ -270,6 +235,20 @@ class Captioner:
         )
 
 
+def finish_loading(loading: LoadingModel) -> Captioner:
+    """The captioner of a model, once its graphs are loaded."""
+    bundle = loading.bundle
+    threads = 1
+    backend: Backend
+    if loading.backend == "torch":
+        backend = _torch_backend(bundle, loading.device, loading.threads)
+    else:
+        backend = OnnxBackend(bundle, int8=loading.backend == "int8", sessions=loading.sessions)
+        threads = loading.threads or processors()
+    manifest = bundle.manifest
+    return Captioner(backend, manifest.decoding, manifest, threads=threads, confidence=_confidence(bundle))
+
+
 def _limits(pixel_limit: int, memory_limit: int, seconds_per_picture: float) -> Limits:
     _check_positive(pixel_limit=pixel_limit, memory_limit=memory_limit)
     if not isinstance(seconds_per_picture, (int, float)) or not seconds_per_picture > 0:
@@ -298,11 +277,6 @@ def _check_sources(sources: object) -> None:
         raise UsageError(
             f"stream takes several pictures, not one {type(sources).__name__}; pass a list, such as [picture]"
         )
-
-
-def _import_onnxruntime() -> None:
-    with suppress(ImportError):  # raised again where the module is needed
-        import onnxruntime  # noqa: F401
 
 
 def _confidence(bundle: Bundle) -> ConfidenceModel | None:

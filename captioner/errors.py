@@ -6,7 +6,6 @@ CaptionerError            something that the user can fix; the message says what
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Iterable
 
@@ -29,6 +28,8 @@ def brief(value: object) -> str:
 
 def nearest(name: str, choices: Iterable[str], count: int = 1) -> list[str]:
     """The choices most similar to `name`, best first; empty if none is similar."""
+    import difflib  # imported here: few calls are wrong
+
     return difflib.get_close_matches(name, list(choices), n=count, cutoff=0.5)
 
 

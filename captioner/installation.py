@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 
 REPOSITORY = "https://github.com/captioner-project/captioner"
@@ -33,6 +32,8 @@ def install_command(extra: str = "") -> str:
     Where captioner is installed, pip takes the extra's packages from its metadata, and needs no source of captioner.
     A checkout that is not installed is named by its folder.
     """
+    import importlib.metadata  # imported here: it takes as long as click
+
     name = f"captioner[{extra}]" if extra else "captioner"
     try:
         importlib.metadata.distribution("captioner")

@@ -15,6 +15,9 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 from captioner.errors import UsageError, brief, unknown
 
 HardAttention = Literal["expected", "argmax", "sampled"]
+BackendName = Literal["auto", "onnx", "int8", "torch", "quick"]  # see `Captioner.load`
+BackendLabel = Literal["onnx", "int8", "torch"]  # what computed a caption; outputs name it
+BATCH = 32  # pictures searched together: enough for efficient matrix products, few enough for early results
 
 # Names of version 0.1, which bundles, configs and evaluations of that version still have.
 RENAMED = {"look": "hard_attention", "maximum_length": "max_length"}

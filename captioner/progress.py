@@ -25,6 +25,7 @@ class ProgressBar:
     ) -> None:
         self.label, self.unit, self.total, self.plain_every = label, unit, total, plain_every
         self.done = 0
+        self.seconds_left: float | None = None  # None while the speed or the total is not known
         self._start: tuple[float, int] | None = None  # time and count at the first call
         self._drawn_at = 0.0
         self._plain_lines = -1  # multiples of `plain_every` done at the last plain line
@@ -50,7 +51,8 @@ class ProgressBar:
         rate = (done - first) / (now - start) if now > start else 0.0
         if text is None:
             text = ", ".join(filter(None, [self.label, f"{rate:.1f} {self.unit}/s" if rate else ""]))
-        left = f"{duration((self.total - done) / rate)} left" if rate and self.total is not None else ""
+        self.seconds_left = (self.total - done) / rate if rate and self.total is not None else None
+        left = f"{duration(self.seconds_left)} left" if self.seconds_left is not None else ""
         if self._bar is not None:
             if now - self._drawn_at >= REFRESH or done == self.total:
                 self._drawn_at = now

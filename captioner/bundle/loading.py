@@ -23,11 +23,14 @@ class Bundle:
     folder: Path
     manifest: Manifest
     vocabulary: Vocabulary
+    unverified: frozenset[str] = frozenset()  # files that were not expected to be used
 
     def path(self, name: str) -> Path:
         """A file that the manifest lists."""
         if name not in self.manifest.files:
             raise CaptionerError(f"{self.folder}: the bundle has no {name}")
+        if name in self.unverified:
+            verify(self.folder, name, self.manifest.files[name], self.manifest.files)
         return self.folder / name
 
     @property
@@ -36,28 +39,35 @@ class Bundle:
         return sum(record.size for record in self.manifest.files.values())
 
 
-def load_bundle(folder: Path) -> Bundle:
-    """Read a bundle and verify every file that is used: all but the model card."""
+def load_bundle(folder: Path, *, int8: bool | None = None) -> Bundle:
+    """Read a bundle and verify every file that is used: all but the model card.
+
+    With `int8`, only its 8-bit graphs will be used; with `int8=False`, only the exact ones.
+    """
     try:
-        return _load(folder, read_manifest(folder))
+        return _load(folder, read_manifest(folder), int8)
     except OSError as error:
         raise CaptionerError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
 
 
-def _load(folder: Path, manifest: Manifest) -> Bundle:
+def _load(folder: Path, manifest: Manifest, int8: bool | None) -> Bundle:
+    exact = (manifest.encoder.file, BEGIN, DECODER)
+    in_8_bits = tuple(int8_graph(name) for name in exact)
+    unverified = {CARD}  # text for readers, which nothing here opens: it may be corrected
+    if int8 is not None and all(name in manifest.files for name in in_8_bits):
+        unverified.update(exact if int8 else in_8_bits)
     graphs = {}
     for name, record in manifest.files.items():
-        if name != CARD:  # text for readers, which nothing here opens: it may be corrected
+        if name not in unverified:
             graph = verify(folder, name, record, manifest.files)
             if graph is not None:
                 graphs[name] = graph
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    needed = (manifest.encoder.file, BEGIN, DECODER)
-    check_signatures(manifest, len(vocabulary), {name: graphs[name] for name in needed}, str(folder))
-    if all(int8_graph(name) in graphs for name in needed):
-        int8_graphs = {name: graphs[int8_graph(name)] for name in needed}
-        check_signatures(manifest, len(vocabulary), int8_graphs, f"{folder} (8-bit graphs)")
-    return Bundle(folder, manifest, vocabulary)
+    for names, note in ((exact, ""), (in_8_bits, " (8-bit graphs)")):
+        if all(name in graphs for name in names):
+            signed = dict(zip(exact, (graphs[name] for name in names), strict=True))
+            check_signatures(manifest, len(vocabulary), signed, f"{folder}{note}")
+    return Bundle(folder, manifest, vocabulary, frozenset(unverified - {CARD}))
 
 
 def read_manifest(folder: Path) -> Manifest:

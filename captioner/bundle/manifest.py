@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 from captioner.errors import CaptionerError, UsageError, brief
 from captioner.options import SearchOptions
 
-FORMAT = 1  # increased when older versions would misread a bundle
+FORMAT = 2  # increased when older versions would misread a bundle
 
 _FILE = re.compile(r"(?:\.\./([A-Za-z0-9][\w.-]*)/)?[A-Za-z0-9][\w.-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -56,6 +56,9 @@ class Manifest:
     decoding: SearchOptions = field(default_factory=SearchOptions)  # the model's defaults for a search
     settings: Mapping[str, Any] = field(default_factory=dict)
     created_by: str = ""
+    # Whether the scales of its 8-bit graphs are fixed, so that a caption doesn't depend on the rest of the batch. Those
+    # of format 1 measure them for each batch.
+    static_int8: bool = False
     format: int = FORMAT
     files: Mapping[str, FileRecord] = field(default_factory=dict)
 
@@ -76,6 +79,8 @@ class Manifest:
             )
         if version < 1:
             raise CaptionerError(f"{where}: there is no format {brief(version)}")
+        if version == 1:
+            values = {**values, "static_int8": False}
         read.only(values, cls)
         files = read.take(values, "files", dict)
         encoder = read.take(values, "encoder", dict)
@@ -94,6 +99,7 @@ class Manifest:
             decoding=read.decoding(decoding, values["attention"]),
             settings=read.take(values, "settings", dict),
             created_by=read.take(values, "created_by", str),
+            static_int8=read.take(values, "static_int8", bool),
             files={name: read.file(record) for name, record in files.items()},
         )
         # The graph of a shared encoder refers to the weights of its own bundle.

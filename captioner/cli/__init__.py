@@ -16,6 +16,9 @@ from captioner.errors import CaptionerError, UsageError, nearest
 from captioner.installation import how_to_install
 from captioner.terminal import printable, say
 
+# numpy would start one thread per processor, and has nothing for them to do.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # command: (module, line of help). The help is here, so that `captioner --help` does not load the modules.
 COMMANDS = {
     "caption": ("captioner.cli.caption", "Write a sentence about each picture."),

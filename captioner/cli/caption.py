@@ -140,12 +140,10 @@ def command(
     PATH may also be a shard, a file of many pictures: .tar (webdataset) or .parquet; with a folder as --output also a
     list of paths (.txt) or a folder with a metadata.jsonl. Each shard gets its own output. One that exists is finished.
     """
-    from captioner.captioning import Captioner
     from captioner.files.existing import check_unoccupied, check_writable
     from captioner.images import inputs
     from captioner.images.limits import Limits
-    from captioner.images.reading import source_name
-    from captioner.inference.search.constraints import knows
+    from captioner.inference.model_loading import start_loading
     from captioner.scale.locations import names_folder
     from captioner.scale.shards import is_shard
     from captioner.writers.caption_outputs import CaptionOutputs, check_output
@@ -229,7 +227,14 @@ def command(
         not writers or not any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures),
         "a picture on standard input has no file to write to or beside; use --output",
     )
-    captioner = Captioner.load(model, backend=backend, device=device, threads=threads)
+    loading = start_loading(model, backend=backend, device=device, threads=threads)
+    # Imported while the graphs are loaded.
+    from captioner.captioning import finish_loading
+    from captioner.cli.fast_hint import suggest_fast
+    from captioner.images.reading import source_name
+    from captioner.inference.search.constraints import knows
+
+    captioner = finish_loading(loading)
     captioner.options(**options)  # reports a wrong option before anything is written
     check_effect(options, [captioner])
     require(
@@ -242,6 +247,7 @@ def command(
     for problem in picture_inputs.problems:
         say(f"captioner: {problem.reason}")
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out)
+    summary.backend = captioner.backend.name
     failures = len(picture_inputs.problems)
 
     # COCO results need all names at once; a list on standard input is otherwise captioned while it is still written.
@@ -271,6 +277,7 @@ def command(
                 progress.clear()
                 failures += not _write(result, outputs, summary, wording)
                 progress.advance()
+                suggest_fast(captioner, progress)
             summary.is_complete = True
     except KeyboardInterrupt:
         go_on = "--resume instead of --overwrite" if overwrite else "--resume"

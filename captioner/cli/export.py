@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from captioner.bundle.layout import MANIFEST
-from captioner.cli.options import EXISTING_FILE, FOLDER, onnxruntime_web_option, overwrite_option
+from captioner.bundle.model_folders import find_model
+from captioner.cli.options import EXISTING_FILE, EXISTING_FOLDER, FOLDER, onnxruntime_web_option, overwrite_option
 from captioner.cli.web import say_written
 from captioner.errors import UsageError
 from captioner.files.existing import check_unoccupied
@@ -57,7 +58,14 @@ from captioner.files.existing import check_unoccupied
 @click.option(
     "--int8",
     is_flag=True,
-    help="Add 8-bit graphs for --backend int8: faster, more disk space; needs some of the training pictures.",
+    help="Add 8-bit graphs for --fast: faster, more disk space; needs some of the training pictures.",
+)
+@click.option(
+    "--pictures",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    show_default="those that the run was trained on",
+    help="Measure the ranges of the 8-bit graphs on the pictures of this folder.",
 )
 def command(
     run: str,
@@ -66,29 +74,38 @@ def command(
     onnxruntime_web: Path | None,
     overwrite: bool,
     int8: bool,
+    pictures: Path | None,
     **options: Any,
 ) -> None:
     """Turn the best weights of a training RUN into a bundle that runs without torch, a web folder, or both.
 
     Before the bundle is written, its captions and attention maps are compared with those of the torch model. A
-    difference is an error.
+    difference is an error. RUN may also be a bundle: with --int8 and --pictures, a copy with 8-bit graphs is written.
     """
     if output is None and web is None:
         raise UsageError("give --output DIR for a bundle, --web DIR for a folder that captions in the browser, or both")
+    if pictures is not None and not int8:
+        raise UsageError("--pictures is for 8-bit graphs: give --int8 too")
     check_unoccupied(web, "--web", overwrite=overwrite)
-    if not Path(run).is_dir() or (Path(run) / MANIFEST).is_file():
-        if web is None or output is not None or int8 or any(options.values()):
-            raise UsageError(f"{run}: not a folder of a training run; of a model, only --web DIR can be written")
+    is_bundle = not Path(run).is_dir() or (Path(run) / MANIFEST).is_file()
+    if is_bundle and (any(options.values()) or (int8 or output is not None) != (pictures is not None)):
+        raise UsageError(
+            f"{run}: not a folder of a training run; of a model, --web DIR can be written, and with --int8 --pictures "
+            "DIR a copy with 8-bit graphs"
+        )
+    if is_bundle and pictures is None:
+        assert web is not None  # there is no --output
         say_written(web, run, overwrite=overwrite, onnxruntime_web=onnxruntime_web)
         return
-    from captioner.export.run_bundle import export_run, int8_loss
+    from captioner.export.run_bundle import export_bundle, export_run
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = output or Path(temporary) / "bundle"
-        bundle = export_run(Path(run), folder, int8=int8, overwrite=overwrite, **options)
+        if is_bundle and pictures is not None:
+            bundle = export_bundle(find_model(run), folder, pictures=pictures, overwrite=overwrite)
+        else:
+            bundle = export_run(Path(run), folder, int8=int8, pictures=pictures, overwrite=overwrite, **options)
         if output is not None:
             click.echo(f"{bundle.folder}: {bundle.manifest.name}, {bundle.size / 1e6:.1f} MB")
-        if int8:
-            click.echo(f"8-bit graphs: a word's log-probability differs by up to {int8_loss(bundle):.2f}")
         if web is not None:
             say_written(web, bundle.folder, overwrite=overwrite, onnxruntime_web=onnxruntime_web)

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from captioner.cli.options import (
+    backend_options,
     batch_option,
     choice,
     given_limits,
     given_options,
     limit_options,
-    model_options,
+    model_option,
     overwrite_option,
     search_options,
     summary_option,
@@ -72,7 +73,8 @@ def command() -> None:
 @summary_option
 @shard_options
 @search_options()
-@model_options
+@model_option()
+@backend_options("quick")
 @batch_option
 @limit_options
 def caption_command(

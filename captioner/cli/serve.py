@@ -32,7 +32,7 @@ from captioner.serve.service_settings import MEGABYTE, ServiceSettings
     metavar="N",
     help="Number of processes.",
 )
-@backend_options
+@backend_options(ServiceSettings.backend)
 @batch_option
 @click.option(
     "--max-wait",

@@ -63,6 +63,7 @@ def shard_options(command: F) -> F:
 def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str, Any]) -> ShardSettings:
     """The settings of a job, from the arguments of a command."""
     from captioner.images.limits import Limits
+    from captioner.inference.model_loading import settled
     from captioner.scale.picture_tables import Columns
     from captioner.scale.shard_captioning import ShardSettings
 
@@ -71,7 +72,9 @@ def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str,
         format=output_format,  # type: ignore[arg-type]  # the caller has checked it
         captions_in=values["captions_in"],
         columns=Columns(values["image_column"], values["key_column"]),
-        **{name: values[name] for name in ("model", "backend", "device", "threads", "batch", "options")},
+        # The machine that starts a job decides for all: its captions must not depend on where a shard is captioned.
+        backend=settled(values["model"], values["backend"], values["device"]),
+        **{name: values[name] for name in ("model", "device", "threads", "batch", "options")},
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.captioning import BackendName, Captioner
+from captioner.captioning import Captioner
 from captioner.errors import UsageError
 from captioner.installation import install_command
+from captioner.options import BackendName
 from captioner.train.run_folder import RunFolder
 
 

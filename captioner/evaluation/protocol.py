@@ -42,6 +42,7 @@ class Evaluation:
 
     model: str
     attention: str  # soft or hard
+    backend: str  # what computed the captions
     data: str
     split: str
     options: SearchOptions
@@ -140,6 +141,7 @@ def evaluate(
     return Evaluation(
         model=model.name,
         attention=model.attention,
+        backend=model.captioner.backend.name,
         data=data.captions.name,
         split=data.split,
         options=options,

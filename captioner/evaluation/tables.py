@@ -66,7 +66,7 @@ def heading(evaluation: Evaluation) -> str:
     return (
         f"{evaluation.model} ({evaluation.attention} attention) on {evaluation.data}, split {evaluation.split}: "
         f"{len(evaluation.items):,} images, free-running, {options.summary}, "
-        f"at most {options.max_length} words"
+        f"at most {options.max_length} words, backend {evaluation.backend}"
     )
 
 
@@ -241,6 +241,7 @@ def record(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "model": evaluation.model,
         "attention": evaluation.attention,
+        "backend": evaluation.backend,
         "data": evaluation.data,
         "split": evaluation.split,
         "images": len(evaluation.items),

@@ -1,77 +1,113 @@
-"""8-bit graphs, which `--backend int8` runs.
+"""8-bit graphs, which `--fast` runs.
 
-Matrix products measure the ranges of their inputs at run time. The convolutions of the encoder need them beforehand, so
-the encoder is calibrated with some pictures.
+The scales of all inputs are measured here, on training pictures, and stay fixed. So the numbers that a graph computes
+for a picture don't depend on the other pictures of a batch: sums of 8-bit products are exact, and everything else is
+computed row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.bundle.layout import WEIGHTS
-from captioner.export.graph_edits import consumers_of, drop_unused, point_at_weights
+from captioner.bundle.layout import BEGIN, DECODER, ENCODER, WEIGHTS, int8_graph
+from captioner.bundle.loading import Bundle
+from captioner.export.graph_edits import point_at_weights
+from captioner.inference.backend import State, Step
+from captioner.inference.onnx_backend import OnnxBackend
+from captioner.inference.search import search
+from captioner.options import HardAttention, SearchOptions
 
-Pixels = NDArray[np.uint8]  # (S, S, 3)
+BATCH = 32  # pictures searched together while ranges are measured
 
-
-def quantize_products(graph: Path, out: Path) -> None:
-    """A copy of a graph with 8-bit matrix products."""
-    _quantize_products(_folded(graph), out)
-    point_at_weights(out, graph.with_name(WEIGHTS))
-
-
-def _quantize_products(model: Any, out: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    vectors = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) < 2 or tensor.dims[-1] == 1}
-    with_vectors = [node.name for node in model.graph.node if node.op_type == "MatMul" and node.input[1] in vectors]
-    quantize_dynamic(
-        model,
-        out,
-        weight_type=QuantType.QInt8,
-        op_types_to_quantize=["MatMul"],
-        nodes_to_exclude=with_vectors,  # 8 bits would not make them faster
-        per_channel=True,
-        reduce_range=True,  # 7 bits: products of the full range can overflow in 16-bit sums
-    )
+Feed = dict[str, NDArray[Any]]  # the inputs of one run of a graph
 
 
-def quantize_convolutions(graph: Path, out: Path, pictures: Iterable[Pixels]) -> None:
-    """A copy of an encoder's graph with 8-bit convolutions, whose ranges are measured on these pictures.
+def quantize_graphs(exact: Bundle, folder: Path, pixels: NDArray[np.uint8], float_stages: Sequence[str]) -> None:
+    """Write 8-bit copies of the three graphs of a bundle beside the graphs in `folder`.
 
-    Its matrix products, which only some encoders have, become 8-bit ones too.
+    The ranges are those of captions that the exact model makes of these pictures (B, size, size, 3). `float_stages`
+    of the encoder stay in floats: errors of its first layers pass through all others.
     """
-    import onnx
+    model = _RecordingBackend(exact)
+    annotations: list[Feed] = []
+    for start in range(0, len(pixels), BATCH):
+        encoded = model.encode(pixels[start : start + BATCH])
+        annotations.append({"annotations": encoded.values})
+        # One attended cell has a wider range than the mean of all cells.
+        modes: tuple[HardAttention | None, ...] = ("expected", "argmax") if model.hard else (None,)
+        for mode in modes:
+            search(model, encoded, SearchOptions(hard_attention=mode))
+    feeds: dict[str, Iterable[Feed]] = {
+        ENCODER: ({"pixels": picture[None]} for picture in pixels),
+        BEGIN: annotations,
+        DECODER: model.steps,
+    }
+    for name, inputs in feeds.items():
+        stages = [f"/encoder/{stage.replace('.', '_')}/" for stage in float_stages] if name == ENCODER else []
+        quantize_graph(folder / name, folder / int8_graph(name), inputs, exact=stages)
+
+
+class _RecordingBackend(OnnxBackend):
+    """Keeps the inputs of all steps."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle)
+        self.steps: list[Feed] = []
+
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        self.steps.append(self.step_inputs(state, words))
+        return super().step(state, words)
+
+
+def quantize_graph(graph: Path, out: Path, feeds: Iterable[Feed], *, exact: Sequence[str] = ()) -> None:
+    """A copy of a graph with 8-bit convolutions and matrix products, whose ranges are measured on these inputs.
+
+    Nodes whose names begin with one of `exact` stay as they are.
+    """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     model = _folded(graph)
-    if any(node.op_type == "MatMul" for node in model.graph.node):
-        _quantize_products(model, out)
-        model = _prepared(onnx.load(str(out)))
     quantize_static(
         model,
         out,
-        _CalibrationData(pictures),
+        _CalibrationData(feeds),
         quant_format=QuantFormat.QDQ,
-        op_types_to_quantize=["Conv", "Add", "Clip"],
+        op_types_to_quantize=["Conv", "Add", "Clip", "MatMul"],
+        nodes_to_quantize=[node.name for node in _quantizable(model) if not node.name.startswith(tuple(exact))],
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,  # all 8 bits: 7 bits, which never overflow, double the error of the annotations
         calibrate_method=CalibrationMethod.MinMax,
         per_channel=True,
+        # The result of a product stays a float: what follows it in a decoder is computed with floats.
+        extra_options={"OpTypesToExcludeOutputQuantization": ["MatMul"]},
     )
-    _use_pixels_directly(out)
     point_at_weights(out, graph.with_name(WEIGHTS))
+
+
+def _quantizable(model: Any) -> Iterator[Any]:
+    """Convolutions with what is computed between them, and products with matrices of weights."""
+    weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    convolves = any(node.op_type == "Conv" for node in model.graph.node)
+    for node in model.graph.node:
+        if node.op_type == "MatMul":
+            # 8 bits would not make products with a vector faster.
+            sizes = weights.get(node.input[1], [])
+            if len(sizes) == 2 and min(sizes) > 1:
+                yield node
+        elif node.op_type == "Conv" or (convolves and node.op_type in ("Add", "Clip")):
+            yield node
 
 
 def _folded(graph: Path) -> Any:
     """The graph with its constants computed. Only then does the quantizer see the converted weights as weights."""
     import onnx
     import onnxruntime
+    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
     folded = graph.with_suffix(".folded.onnx")  # in the folder of the weights, because it still points to them
     options = onnxruntime.SessionOptions()
@@ -80,49 +116,15 @@ def _folded(graph: Path) -> Any:
     onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
     model = onnx.load(str(folded))
     folded.unlink()
-    return _prepared(model)
-
-
-def _prepared(model: Any) -> Any:
-    """The model, marked as ready for the quantizer, which would otherwise warn that its preparation is missing."""
-    from onnxruntime.quantization.quant_utils import add_pre_process_metadata
-
-    add_pre_process_metadata(model)
+    add_pre_process_metadata(model)  # else the quantizer warns that its preparation is missing
     return model
 
 
 class _CalibrationData:
-    """Pictures one by one, in the interface of onnxruntime's CalibrationDataReader."""
+    """Inputs one by one, in the interface of onnxruntime's CalibrationDataReader."""
 
-    def __init__(self, pictures: Iterable[Pixels]) -> None:
-        self.pictures: Iterator[Pixels] = iter(pictures)
+    def __init__(self, feeds: Iterable[Feed]) -> None:
+        self.feeds = iter(feeds)
 
-    def get_next(self) -> dict[str, Pixels] | None:
-        picture = next(self.pictures, None)
-        return None if picture is None else {"pixels": picture[None]}
-
-
-def _use_pixels_directly(path: Path) -> None:
-    """Let the first convolution read the pixels themselves, where normalising and quantizing would not change them.
-
-    Pixels are 8-bit numbers already: with the scale 1 / std and the zero point mean, they stand for
-    (pixel - mean) / std.
-    """
-    import onnx
-
-    model = onnx.load(str(path))
-    consumers = consumers_of(model)
-    chain = [consumers["pixels"][0]]
-    while chain[-1].op_type in ("Transpose", "Cast", "Sub", "Div"):
-        chain += consumers[chain[-1].output[0]][:1]
-    if [node.op_type for node in chain] != ["Transpose", "Cast", "Sub", "Div", "QuantizeLinear"]:
-        return
-    transpose, _, subtract, divide, quantize = chain
-    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    mean, std = constants[subtract.input[1]], constants[divide.input[1]]
-    scale, zero_point = (constants[name] for name in quantize.input[1:])
-    if np.allclose(scale * std, 1, rtol=1e-6) and np.all(zero_point == mean):
-        for reader in consumers[quantize.output[0]]:
-            reader.input[0] = transpose.output[0]
-        drop_unused(model)
-        path.write_bytes(model.SerializeToString())
+    def get_next(self) -> Feed | None:
+        return next(self.feeds, None)

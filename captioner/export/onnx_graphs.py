@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from captioner.bundle.layout import BEGIN, DECODER, ENCODER, WEIGHTS
-from captioner.export.graph_edits import merge_padding, point_at_weights
+from captioner.export.graph_edits import merge_equal_words, merge_padding, point_at_weights
 from captioner.model.caption_decoder import CaptionDecoder, Tensors, expand_state
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
@@ -77,6 +77,7 @@ def _export_step(network: Network, shared: Tensors, own: Tensors, *, cells: int,
         outputs.insert(3, "place")
         axes |= {"noise": rows, "place": rows}
     to_onnx(_Step(network, list(shared), list(own)), tuple(inputs.values()), path, list(inputs), outputs, axes)
+    merge_equal_words(path)
 
 
 def _names(prefix: str, tensors: Tensors) -> list[str]:

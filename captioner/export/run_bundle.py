@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,25 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner import __version__
-from captioner.bundle.layout import WEIGHTS, int8_graph
-from captioner.bundle.loading import Bundle
-from captioner.bundle.manifest import EncoderRecord, Manifest
+from captioner.bundle.layout import CARD, CONFIDENCE, ENCODER, WEIGHTS
+from captioner.bundle.loading import Bundle, load_bundle
+from captioner.bundle.manifest import FORMAT, EncoderRecord, Manifest
 from captioner.bundle.writing import check_replaceable, write_bundle
 from captioner.errors import CaptionerError, UsageError
-from captioner.export.int8 import quantize_convolutions, quantize_products
+from captioner.export.int8 import quantize_graphs
 from captioner.export.licences import licence_of
-from captioner.export.onnx_graphs import GRAPHS, export_graphs
+from captioner.export.onnx_graphs import export_graphs
 from captioner.files.existing import check_unoccupied
+from captioner.images import inputs
 from captioner.images.reading import load_for_model
 from captioner.inference.backend import Backend
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
 from captioner.inference.torch_backend import load_backend
+from captioner.model.network import Network
+from captioner.model.weights import load_network
+from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import Config
 from captioner.train.loaded_run import LoadedRun, load_best, load_last
 from captioner.train.splits import read_split
 
 CALIBRATION_PICTURES = 64
+CHECKED_PICTURES = 4
+FLOAT_STAGES = 2  # stages of the encoder that the 8-bit graphs compute with floats: the stem and the first stage
 CHECK_OPTIONS = SearchOptions(beam=3, max_length=12)
 FEW_IMAGES = 200  # validated images below which a score is rough
 TOLERANCE = 1e-4  # largest difference of alpha between onnxruntime and torch
@@ -46,12 +52,15 @@ def export_run(
     card: Path | None = None,
     evaluation: Path | None = None,
     int8: bool = False,
+    pictures: Path | None = None,
     last: bool = False,
     overwrite: bool = False,
+    say: Callable[[str], None] = print,
 ) -> Bundle:
     """Write the best weights of a run, or its last ones, as a bundle, with the scores of `evaluation` where given.
 
-    A bundle that exists at `out` is kept, unless `overwrite` is given.
+    A bundle that exists at `out` is kept, unless `overwrite` is given. The ranges of the 8-bit graphs are measured on
+    the `pictures` of a folder, or on those that the run was trained on.
     """
     check_unoccupied(out, "--output", overwrite=overwrite)
     check_replaceable(out)
@@ -59,20 +68,60 @@ def export_run(
     manifest = _manifest(loaded, name, training_data, licence_of(loaded.config, licence))
     if evaluation is not None:
         manifest = _scored(manifest, evaluation)
-    pictures = _calibration_pictures(loaded.config) if int8 else None
+    pixels = None
+    if int8:
+        size = loaded.config.encoder.size
+        pixels = _pixels(_training_pictures(loaded.config) if pictures is None else _found(pictures), size)
+    files: dict[str, Path | bytes] = {CARD: card or _card(manifest, loaded).encode()}
+    return _write(out, loaded.network, loaded.vocabulary, manifest, files, pixels, say)
+
+
+def export_bundle(
+    source: Path, out: Path, *, pictures: Path, overwrite: bool = False, say: Callable[[str], None] = print
+) -> Bundle:
+    """Write a bundle again, with graphs as they are exported now, and with 8-bit graphs.
+
+    The ranges of the 8-bit graphs are measured on the pictures of a folder.
+    """
+    check_unoccupied(out, "--output", overwrite=overwrite)
+    check_replaceable(out)
+    bundle = load_bundle(source)
+    pixels = _pixels(_found(pictures), bundle.manifest.encoder.image_size)
+    encoder = replace(bundle.manifest.encoder, file=ENCODER)  # one that was shared becomes its own
+    manifest = replace(bundle.manifest, encoder=encoder, created_by=f"captioner {__version__}", format=FORMAT)
+    others = {name: source / name for name in (CARD, CONFIDENCE) if (source / name).is_file()}
+    return _write(out, load_network(bundle), bundle.vocabulary, manifest, others, pixels, say)
+
+
+def _write(
+    out: Path,
+    network: Network,
+    vocabulary: Vocabulary,
+    manifest: Manifest,
+    others: Mapping[str, Path | bytes],
+    pixels: NDArray[np.uint8] | None,
+    say: Callable[[str], None],
+) -> Bundle:
+    """Export a network to a bundle with these `others` among its files, and with 8-bit graphs if there are `pixels`.
+
+    The bundle is checked in a temporary folder first, so that one that fails is never written to `out`.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(loaded.network, folder)
-        if pictures is not None:
-            _add_int8(folder, pictures)
-        files: dict[str, Path | bytes] = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-        files["README.md"] = card or _card(manifest, loaded).encode()
-        # The bundle is checked in a temporary folder first, so that one that fails is never written to `out`.
-        trial = write_bundle(folder / "trial", files, manifest, loaded.vocabulary)
+        export_graphs(network, folder)
+
+        def write(to: Path, manifest: Manifest) -> Bundle:
+            files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
+            return write_bundle(to, {**files, **others}, manifest, vocabulary)
+
+        trial = write(folder / "trial", manifest)
         check_parity(trial)
-        if int8:
-            int8_loss(trial)  # fails if the 8-bit graphs do not run
-        return write_bundle(out, files, manifest, loaded.vocabulary)
+        if pixels is not None:
+            quantize_graphs(trial, folder, pixels, network.encoder.order[:FLOAT_STAGES])
+            manifest = replace(manifest, static_int8=True)
+            loss = int8_loss(write(folder / "trial", manifest), pixels[:CHECKED_PICTURES])
+            say(f"8-bit graphs: a word's log-probability differs by up to {loss:.2f}")
+        return write(out, manifest)
 
 
 def check_parity(exported: Bundle) -> float:
@@ -80,7 +129,8 @@ def check_parity(exported: Bundle) -> float:
 
     Other captions, or a difference above `TOLERANCE`, are an error.
     """
-    pixels = _noise_pictures(exported)
+    size = exported.manifest.encoder.image_size
+    pixels = np.random.default_rng(0).integers(0, 256, (CHECKED_PICTURES, size, size, 3), dtype=np.uint8)
     backends: tuple[Backend, Backend] = OnnxBackend(exported), load_backend(exported, "cpu")
     captions = [
         [hypotheses[0] for hypotheses in search(backend, backend.encode(pixels), CHECK_OPTIONS)] for backend in backends
@@ -95,38 +145,33 @@ def check_parity(exported: Bundle) -> float:
     return largest
 
 
-def _calibration_pictures(config: Config) -> Iterator[NDArray[np.uint8]]:
-    """Training pictures at equal distances, to measure the ranges of the 8-bit encoder."""
+def _training_pictures(config: Config) -> list[Path]:
     data = config.data.model_copy(update={"allow_missing": True})
     try:
         items = read_split(config.model_copy(update={"data": data}), "train").items
     except CaptionerError as error:
         raise UsageError(f"--int8 needs some of the pictures that the run was trained on: {error}") from None
-    items = items[:: max(1, len(items) // CALIBRATION_PICTURES)][:CALIBRATION_PICTURES]
-    return (load_for_model(item.path, config.encoder.size)[1] for item in items)
+    return [item.path for item in items]
 
 
-def _add_int8(folder: Path, pictures: Iterator[NDArray[np.uint8]]) -> None:
-    """Write 8-bit copies of all three graphs beside them."""
-    encoder, *rest = (folder / graph for graph in GRAPHS)
-    quantize_convolutions(encoder, folder / int8_graph(encoder.name), pictures)
-    for graph in rest:
-        quantize_products(graph, folder / int8_graph(graph.name))
+def _found(folder: Path) -> list[Path]:
+    """The pictures in a folder and the folders inside it."""
+    return [Path(path) for path in inputs.find([str(folder)], recursive=True).pictures if isinstance(path, str)]
 
 
-def int8_loss(exported: Bundle) -> float:
-    """The largest change of a word's log-probability by the 8-bit graphs, on captions of noise pictures."""
+def _pixels(paths: Sequence[Path], size: int) -> NDArray[np.uint8]:
+    """The pixels of some of the pictures, at equal distances, to measure the ranges of the 8-bit graphs."""
+    paths = paths[:: max(1, len(paths) // CALIBRATION_PICTURES)][:CALIBRATION_PICTURES]
+    return np.stack([load_for_model(path, size)[1] for path in paths])
+
+
+def int8_loss(exported: Bundle, pixels: NDArray[np.uint8]) -> float:
+    """The largest change of a word's log-probability by the 8-bit graphs, on captions of these pictures."""
     exact, rough = OnnxBackend(exported), OnnxBackend(exported, int8=True)
-    pixels = _noise_pictures(exported)
     captions = [[list(hypotheses[0].words)] for hypotheses in search(exact, exact.encode(pixels), CHECK_OPTIONS)]
     forced = [force(backend, backend.encode(pixels), captions) for backend in (exact, rough)]
     differences = [np.abs(a.log_probabilities - b.log_probabilities).max() for (a,), (b,) in zip(*forced, strict=True)]
     return float(max(differences))
-
-
-def _noise_pictures(exported: Bundle) -> NDArray[np.uint8]:
-    size = exported.manifest.encoder.image_size
-    return np.random.default_rng(0).integers(0, 256, (4, size, size, 3), dtype=np.uint8)
 
 
 def _manifest(loaded: LoadedRun, name: str | None, training_data: str, licence: str) -> Manifest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import sys
@@ -34,6 +35,9 @@ class Tensor(Protocol):
 ImageSource = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes] | Image.Image | NDArray[Any] | Tensor
 
 THUMBNAIL = 360  # pixels of the longer side
+DRAFT = (
+    1.5  # a large JPEG is decoded at a half, a quarter or an eighth, but no smaller than this times the model's size
+)
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:/|data:image/", re.IGNORECASE)
 
@@ -77,11 +81,11 @@ def load_for_model(
     `keep` keeps a picture that has no file; else its thumbnail is kept, with `thumbnail` pixels on the longer side.
     With 0 nothing is kept, and bytes are decoded exactly as the same file would be.
     """
-    name = source_name(source)
+    name, draft = source_name(source), math.ceil(DRAFT * size)
     if isinstance(source, (str, os.PathLike)):
-        with _reading(source, 2 * size, limits) as (image, frame):
+        with _reading(source, draft, limits) as (image, frame):
             return Picture(name, frame, Path(source), limits=limits), squash(image, size)
-    with _reading(source, None if keep else max(2 * size, thumbnail), limits) as (image, frame):
+    with _reading(source, None if keep else max(draft, thumbnail), limits) as (image, frame):
         pixels = squash(image, size)
         if not (keep or thumbnail):
             return Picture(name, frame), pixels

@@ -6,14 +6,14 @@ annotations and keys) is stored once per image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.options import HardAttention
+from captioner.options import BackendLabel, HardAttention
 from captioner.text.vocabulary import Vocabulary
 
 
@@ -25,12 +25,17 @@ class Annotations:
     rows: int
     cols: int
     # (B,): a number per picture (`checksums`) that seeds sampling together with the user's seed. So a picture gets the
-    # same caption alone, in any batch, and in a resumed run. None: the position in the batch.
+    # same caption alone, in any batch, and in a resumed run. None: the position in the batch, or nothing is sampled.
     keys: NDArray[np.uint32] | None = None
 
     @property
     def sampling_keys(self) -> NDArray[np.uint32]:
         return np.arange(len(self.values), dtype=np.uint32) if self.keys is None else self.keys
+
+    def singly(self) -> list[Annotations]:
+        """One batch per image."""
+        keys = self.sampling_keys
+        return [replace(self, values=self.values[i : i + 1], keys=keys[i : i + 1]) for i in range(len(self.values))]
 
     @property
     def pooled(self) -> NDArray[np.float32]:
@@ -83,14 +88,16 @@ def gumbel_noise(seed: int, keys: NDArray[np.uint32], time: int, hypotheses: int
 class Backend(Protocol):
     """A model ready to run."""
 
+    name: BackendLabel
     vocabulary: Vocabulary
     image_size: int
     rows: int
     cols: int
     hard: bool  # whether a word may attend to a single cell
+    one_by_one: bool  # whether pictures are searched singly, because the others of a batch would change their captions
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
-        """Annotations of pictures, (B, size, size, 3) RGB."""
+    def encode(self, pixels: NDArray[np.uint8], *, keys: bool = True) -> Annotations:
+        """Annotations of pictures, (B, size, size, 3) RGB. Without `keys`, nothing can be sampled for them."""
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         """The state before the first word, with one hypothesis per image (K = 1).

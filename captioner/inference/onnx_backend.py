@@ -14,55 +14,61 @@ The graphs, for B images with K hypotheses each, L = rows x cols cells and V wor
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioner.bundle.layout import BEGIN, DECODER, int8_graph
 from captioner.bundle.loading import Bundle
-from captioner.errors import CaptionerError, UsageError
+from captioner.errors import CaptionerError
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
-from captioner.options import HardAttention
+from captioner.inference.model_loading import processors, start_sessions
+from captioner.options import BackendLabel, HardAttention
+
+INT8_AT_ONCE = 4  # pictures that the 8-bit encoder takes at a time; with floats, even two are slower than one by one
 
 
 class OnnxBackend:
     """A model on the CPU. Several threads may use it at once."""
 
-    def __init__(self, bundle: Bundle, threads: int | None = None, *, int8: bool = False) -> None:
-        """`threads` is the number of processors for one call; all by default. `int8` uses the 8-bit graphs."""
+    def __init__(
+        self,
+        bundle: Bundle,
+        threads: int | None = None,
+        *,
+        int8: bool = False,
+        sessions: Sequence[Future[Any]] = (),
+    ) -> None:
+        """`threads` is the number of processors for one call; all by default. `int8` uses the 8-bit graphs.
+
+        `sessions` are the graphs, where `start_loading` has begun to load them.
+        """
         manifest = bundle.manifest
         self.vocabulary = bundle.vocabulary
         self.image_size = manifest.encoder.image_size
         self.rows, self.cols = manifest.encoder.rows, manifest.encoder.cols
         self.hard = manifest.attention == "hard"
         self.hard_attention: HardAttention = manifest.decoding.hard_attention or "expected"
-        cores = threads or processors()
-        names = (manifest.encoder.file, BEGIN, DECODER)
-        pool = ThreadPoolExecutor(len(names))  # loading a graph takes a tenth of a second, mostly outside Python
-        try:
-            loading = [pool.submit(_session, _graph(bundle, name, int8), cores) for name in names]
-            self._encoder, self._begin, self._decoder = (future.result() for future in loading)
-        finally:
-            pool.shutdown(wait=False)  # after Ctrl-C, don't wait for a graph that takes long
+        loading = sessions or start_sessions(bundle, threads or processors(), int8=int8)
+        self._encoder, self._begin, self._decoder = (session.result() for session in loading)
         self._begin_outputs = [output.name for output in self._begin.get_outputs()]
         self._step_outputs = [output.name for output in self._decoder.get_outputs()]
+        self.name: BackendLabel = "int8" if int8 else "onnx"
+        self.one_by_one = int8 and not manifest.static_int8
+        self._at_once = INT8_AT_ONCE if int8 and manifest.static_int8 else 1
         self._annotation_shape = (self.rows * self.cols, manifest.encoder.annotation_size)
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+    def encode(self, pixels: NDArray[np.uint8], *, keys: bool = True) -> Annotations:
         pixels = np.ascontiguousarray(pixels)
-        # One picture at a time: its intermediate results stay in the processor's cache. A batch is a fifth slower.
-        values = [self._encoder.run(["annotations"], {"pixels": pixels[i : i + 1]})[0] for i in range(len(pixels))]
-        if not values:
-            values = self._encoder.run(["annotations"], {"pixels": pixels})
-        annotations = np.concatenate(values)
+        # Few pictures at a time: their intermediate results stay in the processor's cache.
+        starts = range(0, len(pixels), self._at_once) or (0,)
+        parts = [{"pixels": pixels[start : start + self._at_once]} for start in starts]
+        annotations = np.concatenate([self._encoder.run(["annotations"], part)[0] for part in parts])
         _check_shape("annotations", annotations, (len(pixels), *self._annotation_shape))
-        return Annotations(annotations, self.rows, self.cols, checksums(pixels))
+        return Annotations(annotations, self.rows, self.cols, checksums(pixels) if keys else None)
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
         values = self._begin.run(self._begin_outputs, {"annotations": annotations.values})
@@ -76,7 +82,8 @@ class OnnxBackend:
             annotations.sampling_keys,
         )
 
-    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+    def step_inputs(self, state: State, words: NDArray[np.int64]) -> dict[str, Any]:
+        """The inputs of the decoder's graph for one step."""
         feeds: dict[str, Any] = {"words": words}
         feeds.update((f"shared.{name}", value) for name, value in state.shared.items())
         feeds.update((f"own.{name}", value) for name, value in state.own.items())
@@ -88,6 +95,12 @@ class OnnxBackend:
                 feeds["noise"] = gumbel_noise(state.seed, state.keys, state.time, hypotheses, cells)
             else:
                 feeds["noise"] = np.zeros((images, hypotheses, cells), np.float32)
+        return feeds
+
+    def step(self, state: State, words: NDArray[np.int64]) -> Step:
+        if self.name == "int8" and words.shape[1] == 1:
+            return self._step_of_two(state, words)
+        feeds = self.step_inputs(state, words)
         results = dict(zip(self._step_outputs, self._decoder.run(self._step_outputs, feeds), strict=True))
         _check_shape("log_probabilities", results["log_probabilities"], (*words.shape, len(self.vocabulary)))
         _check_shape("alpha", results["alpha"], (*words.shape, self.rows * self.cols))
@@ -99,6 +112,18 @@ class OnnxBackend:
             results["gate"],
             results["place"] if state.hard_attention != "expected" else None,
         )
+
+    def _step_of_two(self, state: State, words: NDArray[np.int64]) -> Step:
+        """A step of one hypothesis per image, computed twice.
+
+        A product with a single row takes another path in onnxruntime, and its sums differ in their last digits. Rounded
+        to 8 bits they could become another number, and how many hypotheses there are depends on the other images.
+        """
+        first = np.zeros_like(words)
+        two = self.step(self.select_hypotheses(state, first.repeat(2, 1)), words.repeat(2, 1))
+        cell = None if two.cell is None else two.cell[:, :1]
+        own = self.select_hypotheses(two.state, first)
+        return Step(two.log_probabilities[:, :1].copy(), own, two.alpha[:, :1], two.gate[:, :1], cell)
 
     def select_hypotheses(self, state: State, parents: NDArray[np.int64]) -> State:
         rows = np.arange(len(parents))[:, None]
@@ -113,19 +138,6 @@ class OnnxBackend:
         )
 
 
-def processors() -> int:
-    """Number of processors that this process may use; a container may allow fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _graph(bundle: Bundle, name: str, int8: bool) -> Path:
-    if not int8:
-        return bundle.path(name)
-    if int8_graph(name) not in bundle.manifest.files:
-        raise UsageError(f"the model {bundle.manifest.name!r} has no 8-bit graphs; `captioner export --int8` adds them")
-    return bundle.path(int8_graph(name))
-
-
 def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """The tensors whose names have a prefix, under their names without it."""
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
@@ -135,17 +147,3 @@ def _check_shape(name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None
     """A graph may compute other shapes than it declares."""
     if value.shape != shape:
         raise CaptionerError(f"the model computed {name} of the shape {value.shape} instead of {shape}; it is damaged")
-
-
-def _session(path: Path, threads: int) -> Any:
-    """A loaded graph, whose inputs and outputs were verified with the bundle."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.enable_mem_pattern = False  # plans memory for repeated shapes; the shapes of a search rarely repeat
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has one exception class per status code
-        raise CaptionerError(f"{path}: onnxruntime cannot load the graph ({error})") from None

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError
@@ -25,8 +26,8 @@ from captioner.inference.backend import Annotations, Backend
 from captioner.inference.batching import rounds
 from captioner.inference.confidence import ConfidenceModel
 from captioner.inference.search import SearchOptions, caption_of, search
+from captioner.options import BATCH
 
-BATCH = 32  # pictures searched together: enough for efficient matrix products, few enough for early results
 PART = 8  # pictures that one thread encodes at a time
 READERS = 2  # threads that read pictures
 AHEAD = 2  # batches in work before the first one is returned
@@ -86,6 +87,10 @@ class CaptionStream:
             reading.shutdown(wait=False, cancel_futures=True)
             working.shutdown(wait=wait, cancel_futures=True)
 
+    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+        """Annotations of pictures (B, size, size, 3), for `captions`."""
+        return self.backend.encode(pixels, keys=self.options.sample or self.backend.hard)
+
     def captions(self, pictures: Sequence[Picture], annotations: Annotations) -> list[Caption | Failure]:
         """The captions of pictures that are encoded."""
         results: list[Caption | Failure] = []
@@ -113,7 +118,7 @@ class CaptionStream:
                 readable.append(pixels)
             except CaptionerError as error:
                 results.append(Failure(name, str(error)))
-        return results, self.backend.encode(np.stack(readable)) if readable else None
+        return results, self.encode(np.stack(readable)) if readable else None
 
     def _search(self, parts: Sequence[Future[_Part]]) -> list[Caption | Failure]:
         encoded = [part.result() for part in parts]

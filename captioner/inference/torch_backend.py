@@ -14,12 +14,15 @@ from captioner.inference.backend import Annotations, State, Step, checksums, gum
 from captioner.model.device import usable
 from captioner.model.network import Network
 from captioner.model.weights import load_network
-from captioner.options import HardAttention
+from captioner.options import BackendLabel, HardAttention
 from captioner.text.vocabulary import Vocabulary
 
 
 class TorchBackend:
     """A network in eval mode, on any device. In a forked process, it computes on the CPU with one thread."""
+
+    name: BackendLabel = "torch"
+    one_by_one = False
 
     def __init__(
         self,
@@ -38,11 +41,11 @@ class TorchBackend:
         self._process = os.getpid()
 
     @torch.inference_mode()
-    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+    def encode(self, pixels: NDArray[np.uint8], *, keys: bool = True) -> Annotations:
         self._survive_fork()
         # torch.tensor copies. Pixels from Pillow are read-only, and torch would warn about sharing them.
         values = self.network.encode(torch.tensor(np.ascontiguousarray(pixels), device=self.device))
-        return Annotations(values, self.rows, self.cols, checksums(pixels))
+        return Annotations(values, self.rows, self.cols, checksums(pixels) if keys else None)
 
     @torch.inference_mode()
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:

@@ -20,7 +20,7 @@ from typing import Any
 from captioner import __version__
 from captioner.bundle.model_folders import find_model
 from captioner.errors import CaptionerError, UsageError
-from captioner.inference.onnx_backend import processors
+from captioner.inference.model_loading import processors
 from captioner.installation import install_command
 from captioner.progress import ProgressBar
 from captioner.scale.finished_shards import report_of_output

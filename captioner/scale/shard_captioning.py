@@ -13,11 +13,12 @@ from typing import IO, Any
 from captioner import __version__
 from captioner.bundle.loading import read_manifest
 from captioner.bundle.model_folders import find_model
-from captioner.captioning import BackendName, Captioner
+from captioner.captioning import Captioner
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.limits import LIMITS, Limits
 from captioner.images.reading import ImageSource
-from captioner.inference.streaming import BATCH, CaptionStream
+from captioner.inference.streaming import CaptionStream
+from captioner.options import BATCH, BackendName
 from captioner.scale.locations import folder_of, is_address, open_input, open_output
 from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
 from captioner.scale.rows import error_group, row_of
@@ -86,7 +87,7 @@ class ShardCaptioner:
             "captioner.version": __version__,
             "captioner.model": self.model,
             "captioner.weights": fingerprint(settings.model),
-            "captioner.backend": type(captioner.backend).__name__ + (" int8" if settings.backend == "int8" else ""),
+            "captioner.backend": captioner.backend.name,
             "captioner.search": to_json(asdict(search)),
         }
 

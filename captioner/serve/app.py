@@ -59,6 +59,7 @@ async def models(request: Request) -> Response:
                 "created": 0,
                 "owned_by": "captioner",
                 "attention": manifest.attention,
+                "backend": backend.name,
                 "grid": [backend.rows, backend.cols],
                 "vocabulary": len(backend.vocabulary),
                 "training_data": manifest.training_data,

@@ -181,7 +181,7 @@ class Batcher:
         """The captions of a batch. A picture that cannot be captioned does not affect the others."""
         stream = CaptionStream(self.captioner.backend, jobs[0].options, confidence=self.captioner.confidence)
         try:
-            annotations = stream.backend.encode(np.stack([job.pixels for job in jobs]))
+            annotations = stream.encode(np.stack([job.pixels for job in jobs]))
             return stream.captions([job.picture for job in jobs], annotations)
         except CaptionerError as error:
             if len(jobs) > 1:

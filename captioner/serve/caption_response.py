@@ -19,6 +19,7 @@ def caption_response(
     """The body of the answer to POST /v1/caption."""
     return {
         "model": batcher.name,
+        "backend": batcher.captioner.backend.name,
         "results": [
             failed(result) if isinstance(result, Failure) else captioned(picture.name, result, asked)
             for picture, result in zip(asked.pictures, results, strict=True)
@@ -45,6 +46,7 @@ def captioned(name: str, caption: Caption, asked: CaptionRequest) -> dict[str, A
 
 def _sentence(name: str, caption: Caption, asked: CaptionRequest) -> dict[str, Any]:
     values = {"text": asked.wording.text(caption), **record(name, caption, words=asked.words)}
+    del values["backend"]  # the same for all results
     if values["confidence"] is None:  # the model has no calibration
         del values["confidence"]
     if asked.words:

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, get_args
 
 from captioner import __version__
-from captioner.options import HardAttention
+from captioner.options import BackendLabel, HardAttention
 from captioner.overlay.embedding import html_document
 from captioner.serve.caption_request import LARGEST, MOST_WORDS, SEARCH
 from captioner.serve.overlay_call import FORMATS
@@ -220,9 +220,10 @@ def _schemas(settings: ServiceSettings) -> dict[str, Any]:
         },
         "CaptionResponse": {
             "type": "object",
-            "required": ["model", "results", "timings"],
+            "required": ["model", "backend", "results", "timings"],
             "properties": {
                 "model": _TEXT,
+                "backend": {"enum": list(get_args(BackendLabel)), "description": "What computed the captions."},
                 "results": {"type": "array", "items": _reference("Result")},
                 "timings": {
                     "type": "object",

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from captioner.bundle.model_folders import find_model
 from captioner.errors import CaptionerError, UsageError
-from captioner.inference.onnx_backend import processors
+from captioner.inference.model_loading import processors
 from captioner.serve.app import create_app
 from captioner.serve.service import Service
 from captioner.serve.service_settings import ServiceSettings

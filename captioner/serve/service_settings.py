@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioner.captioning import BackendName
 from captioner.images.limits import MEMORY_LIMIT, PIXEL_LIMIT, SECONDS_PER_PICTURE, Limits
-from captioner.inference.streaming import BATCH
+from captioner.options import BATCH, BackendName
 
 MEGABYTE = 1_000_000
 
@@ -17,7 +16,7 @@ class ServiceSettings:
     """Everything that a worker process needs to know."""
 
     models: tuple[str, ...] = ("default",)  # the first one answers requests that name none
-    backend: BackendName = "auto"
+    backend: BackendName = "quick"  # throughput counts
     device: str | None = None
     threads: int | None = None  # per worker process; all processors by default
     host: str = "127.0.0.1"

@@ -5,8 +5,6 @@ Pillow has no setting against it, so the library that Pillow has loaded is told 
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +14,9 @@ import PIL
 @cache
 def silence_libtiff() -> bool:
     """Whether libtiff was found and is silent now. False where Pillow has it built in, as on Windows."""
+    import ctypes
+    import ctypes.util  # imported here: it imports subprocess
+
     packages = Path(PIL.__file__).parent.parent
     bundled = [*packages.glob("pillow.libs/libtiff*"), *packages.glob("PIL/.dylibs/libtiff*")]
     names: list[str | None] = [*map(str, bundled)] or [ctypes.util.find_library("tiff")]

@@ -20,7 +20,7 @@ from captioner.writers.wording import Wording
 
 LineFormat = Literal["text", "jsonl", "csv"]
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
-COLUMNS = ("image", "rank", "caption", "sentence", "confidence", "score", "log_probability")
+COLUMNS = ("image", "rank", "caption", "sentence", "confidence", "score", "log_probability", "backend")
 
 
 class LineWriter:
@@ -52,7 +52,7 @@ class LineWriter:
             self._write("".join(f"{_escape(name)}\t{self._wording.text(one)}{self._mark(one)}\n" for one in captions))
         elif self._format == "csv":
             rows = (
-                (name, rank, *_texts(one, self._wording).values(), *_scores(one).values())
+                (name, rank, *_texts(one, self._wording).values(), *_scores(one).values(), one.backend)
                 for rank, one in enumerate(captions, 1)
             )
             self._write(_csv(map(_without_formulas, rows) if self._escape_formulas else rows))
@@ -77,7 +77,7 @@ class LineWriter:
 def record(name: str, caption: Caption, *, words: bool = False, wording: Wording | None = None) -> dict[str, Any]:
     """A caption as a JSON object."""
     wording = wording or Wording()
-    values: dict[str, Any] = {"image": name, **_texts(caption, wording), **_scores(caption)}
+    values: dict[str, Any] = {"image": name, **_texts(caption, wording), **_scores(caption), "backend": caption.backend}
     if words:
         values["words"] = [_word(word) for word in caption.words]
         values["end"] = _word(caption.end) if caption.end else None

@@ -95,6 +95,7 @@ def schema() -> pyarrow.Schema:
             ("confidence", number),
             ("score", number),
             ("log_probability", number),
+            ("backend", text),
             ("words", pyarrow.list_(text)),
             *((name, pyarrow.list_(pyarrow.float32())) for name in ("probabilities", "gates", "entropies")),
         ]

@@ -170,10 +170,10 @@
     const list = entries.filter((entry) => $("which").value === "all" || entry.approved);
     const rows = list.map((entry) => ({
       image: entry.image, caption: entry.caption, sentence: entry.sentence, confidence: entry.confidence, score: entry.score,
-      log_probability: entry.log_probability, approved: entry.approved, edited: isEdited(entry),
+      log_probability: entry.log_probability, backend: entry.backend, approved: entry.approved, edited: isEdited(entry),
     }));
     const cell = (value) => /[",\n\r]/.test(String(value ?? "")) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
-    const names = ["image", "caption", "sentence", "confidence", "score", "log_probability", "approved", "edited"];
+    const names = ["image", "caption", "sentence", "confidence", "score", "log_probability", "backend", "approved", "edited"];
     const csv = $("format").value === "csv";
     const lines = csv ? [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))] : rows.map((row) => JSON.stringify(row));
     const blob = new Blob([lines.map((line) => `${line}\n`).join("")], { type: csv ? "text/csv" : "application/jsonl" });

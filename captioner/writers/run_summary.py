@@ -41,6 +41,7 @@ class RunSummary:
 
     def __init__(self, *skipped: Iterable[Skipped], verb: str = "captioned") -> None:
         """`skipped` are lists of inputs that were left out before the run began. `verb` is for the line."""
+        self.backend: str | None = None  # what computed the captions
         self.captioned = 0
         self.finished_before = 0  # captions that a resumed run found
         self.skipped = [entry for entries in skipped for entry in entries]
@@ -98,6 +99,7 @@ class RunSummary:
         """The summary as JSON: the counts, and every name with its reason."""
         return {
             "complete": self.is_complete,
+            "backend": self.backend,
             "captioned": self.captioned,
             "finished_before": self.finished_before,
             "skipped": len(self.skipped),

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from captioner import Captioner
 from captioner.bundle.layout import int8_graph
-from captioner.bundle.loading import load_bundle
+from captioner.bundle.loading import load_bundle, read_manifest
 from captioner.cli import main
 from captioner.errors import UsageError
 from captioner.train import checkpoint
@@ -45,6 +45,31 @@ def test_8_bit_graphs_are_added_and_run(run: Path, tmp_path: Path, caplog: pytes
     picture = next((run.parent / "shapes").rglob("*.png"))
     caption = Captioner.load(tmp_path / "made", backend="int8")(picture, min_length=2)
     assert len(caption.words) >= 2
+
+
+def test_a_bundle_gets_8_bit_graphs_measured_on_the_pictures_of_a_folder(run: Path, tmp_path: Path) -> None:
+    assert call("export", run, "--output", tmp_path / "made").exit_code == 0
+    pictures = run.parent / "shapes"
+    done = call("export", tmp_path / "made", "--int8", "--pictures", pictures, "--output", tmp_path / "quick")
+    assert done.exit_code == 0, done.output
+    before, after = read_manifest(tmp_path / "made"), read_manifest(tmp_path / "quick")
+    assert after.static_int8 and not before.static_int8
+    assert (after.scores, after.licence, after.decoding) == (before.scores, before.licence, before.decoding)
+    for name in ("model.safetensors", "vocabulary.json", "README.md"):
+        assert after.files[name] == before.files[name]
+    picture = next(pictures.rglob("*.png"))
+    done = call("caption", picture, "--model", tmp_path / "quick", "--fast", "--format", "csv")
+    assert done.stdout.splitlines()[1].endswith(",int8")
+
+
+def test_a_bundle_is_exported_only_to_add_8_bit_graphs(run: Path, tmp_path: Path) -> None:
+    assert call("export", run, "--output", tmp_path / "made").exit_code == 0
+    again = ("export", tmp_path / "made", "--output", tmp_path / "again")
+    pictures = ("--pictures", run.parent / "shapes")
+    assert "give --int8 too" in str(call(*again, *pictures).exception)
+    for arguments in ((), ("--int8",), (*pictures, "--int8", "--name", "other")):
+        assert "with --int8 --pictures DIR a copy with 8-bit graphs" in str(call(*again, *arguments).exception)
+    assert not (tmp_path / "again").exists()
 
 
 def test_without_8_bit_graphs_the_int8_backend_is_refused(run: Path, tmp_path: Path) -> None:
@@ -166,8 +191,8 @@ def test_a_folder_for_the_browser_is_written_from_a_run_and_from_a_bundle(run: P
     [
         ((), "give --output DIR for a bundle"),
         (("--output", "made"), "not a folder of a training run"),
-        (("--web", "web", "--int8"), "of a model, only --web DIR can be written"),
-        (("--web", "web", "--name", "other"), "of a model, only --web DIR can be written"),
+        (("--web", "web", "--int8"), "of a model, --web DIR can be written"),
+        (("--web", "web", "--name", "other"), "of a model, --web DIR can be written"),
     ],
 )
 def test_of_a_model_only_a_folder_for_the_browser_is_written(arguments: tuple[str, ...], sentence: str) -> None:

@@ -9,11 +9,9 @@ from dataclasses import fields
 import click
 import pytest
 
-from captioner.captioning import BackendName
 from captioner.cli import COMMANDS, main
 from captioner.images.limits import PIXEL_LIMIT
-from captioner.inference.streaming import BATCH
-from captioner.options import SearchOptions
+from captioner.options import BATCH, BackendName, SearchOptions
 
 # Options whose text depends on the command, with the reason.
 DIFFERENT = {

@@ -11,7 +11,7 @@ from captioner.caption import Caption, Word
 from captioner.evaluation.deletion import deletion, most_attended, moved
 from captioner.inference.backend import Annotations, State, Step
 from captioner.inference.search import SearchOptions
-from captioner.options import HardAttention
+from captioner.options import BackendLabel, HardAttention
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 SIDE, GRID = 20, 5  # a tenth of 25 cells, rounded, is two
@@ -26,9 +26,11 @@ class NeedsTopLeft:
     rows: int = GRID
     cols: int = GRID
     hard: bool = False
+    one_by_one: bool = False
+    name: BackendLabel = "onnx"
     encoded: int = 0
 
-    def encode(self, pixels: np.ndarray) -> Annotations:
+    def encode(self, pixels: np.ndarray, *, keys: bool = True) -> Annotations:
         self.encoded += len(pixels)
         cells = pixels.reshape(len(pixels), GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((2, 4, 5))
         return Annotations(cells.reshape(len(pixels), -1, 1), GRID, GRID)

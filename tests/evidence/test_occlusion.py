@@ -6,7 +6,7 @@ import pytest
 from captioner.evidence.curves import STEPS, curves
 from captioner.evidence.occlusion import occlusion, windows, word_log_probabilities
 from captioner.inference.backend import Annotations, State, Step
-from captioner.options import SearchOptions
+from captioner.options import BackendLabel, SearchOptions
 from captioner.text.vocabulary import Vocabulary
 
 ROWS, COLS, SIZE = 4, 4, 32
@@ -18,8 +18,10 @@ class RedInTheCorner:
     """A word "red", which needs a red upper left cell, and a word "habit" that ignores the picture."""
 
     vocabulary, image_size, rows, cols, hard = VOCABULARY, SIZE, ROWS, COLS, False
+    name: BackendLabel = "onnx"
+    one_by_one = False
 
-    def encode(self, pixels):
+    def encode(self, pixels, *, keys=True):
         cell = SIZE // ROWS
         red = pixels[:, :cell, :cell, 0].mean((1, 2)) / 255
         values = np.repeat(red[:, None, None], ROWS * COLS, axis=1).astype(np.float32)

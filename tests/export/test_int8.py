@@ -1,7 +1,8 @@
-"""8-bit graphs of tiny networks: close to the exact ones, for every kind of encoder and decoder."""
+"""8-bit graphs of tiny networks: close to the exact ones for every kind of encoder and decoder, in any batch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,14 @@ import onnx
 import onnxruntime
 import pytest
 
-from captioner.export.int8 import quantize_convolutions, quantize_products
+from captioner.export.int8 import quantize_graph
 from captioner.export.onnx_graphs import export_graphs
 from tests.model.tiny_models import SHALLOW, make_network, noise_pixels
 
 PIXELS = noise_pixels(4, 32).numpy()
-PIXELS[:, 0, 0], PIXELS[:, 0, 1] = 0, 255  # like photographs, they use the whole range
+PYRAMID = {"size": 32, "annotations": ("stage4",), "tail": "stage3", "pyramid": {"size": 12, "blocks": 1}}
 TRANSFORMER = {"embedding_size": 8, "hidden_size": 8, "attention": {"score": "scaled_dot", "heads": 2, "gate": False}}
+SPARSE = {"normalizer": "entmax15", "last_word": True}
 
 
 def run(graph: Path, **feeds: Any) -> list[np.ndarray]:
@@ -24,40 +26,46 @@ def run(graph: Path, **feeds: Any) -> list[np.ndarray]:
     return session.run(None, feeds)
 
 
-def operations(graph: Path) -> list[str]:
-    return [node.op_type for node in onnx.load(graph, load_external_data=False).graph.node]
+def nodes(graph: Path) -> Iterator[Any]:
+    yield from onnx.load(graph, load_external_data=False).graph.node
+
+
+def quantized(graph: Path) -> dict[str, bool]:
+    """Convolutions and products by name: whether they read 8-bit numbers."""
+    dequantized = {node.output[0] for node in nodes(graph) if node.op_type == "DequantizeLinear"}
+    return {
+        node.name: {node.input[0], node.input[1]} <= dequantized
+        for node in nodes(graph)
+        if node.op_type in ("Conv", "MatMul")
+    }
 
 
 @pytest.mark.parametrize(
-    ("encoder", "direct"),
+    "encoder",
     [
-        (SHALLOW, True),  # (pixel - 127) / 128 in all channels: the first convolution reads the pixels
-        (
-            {"name": "resnet18", "size": 32, "annotations": ("layer2",)},
-            False,
-        ),  # a mean per channel
-        (
-            {"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)},
-            False,
-        ),  # transposed scales
-        (
-            {"size": 32, "annotations": ("stage4",), "tail": "stage3", "pyramid": {"size": 12, "blocks": 1}},
-            True,
-        ),  # matrix products beside convolutions
+        SHALLOW,
+        {"name": "resnet18", "size": 32, "annotations": ("layer2",)},
+        {"name": "convnext_tiny", "size": 32, "annotations": ("features.3",)},  # transposed scales, products
+        PYRAMID,  # products beside convolutions
     ],
     ids=["lite", "imagenet", "convnext", "pyramid"],
 )
-def test_8_bit_encoders_are_close_to_exact_ones(encoder, direct, tmp_path):
-    export_graphs(make_network(encoder), tmp_path)
+def test_8_bit_encoders_are_close_to_exact_ones_in_any_batch(encoder, tmp_path):
+    network = make_network(encoder)
+    export_graphs(network, tmp_path)
     graph, out = tmp_path / "encoder.onnx", tmp_path / "encoder.int8.onnx"
     before = set(tmp_path.iterdir())
-    quantize_convolutions(graph, out, PIXELS)
+    first = f"/encoder/{network.encoder.order[0].replace('.', '_')}/"
+    quantize_graph(graph, out, [{"pixels": picture[None]} for picture in PIXELS], exact=[first])
     assert set(tmp_path.iterdir()) == before | {out}  # no temporary files
-    assert "QuantizeLinear" in operations(out)
-    assert ("Sub" not in operations(out)) == direct
-    assert ("MatMulInteger" in operations(out)) == ("pyramid" in encoder or "convnext" in encoder.get("name", ""))
+    is_quantized = quantized(out)
+    assert not any(value for name, value in is_quantized.items() if name.startswith(first))
+    convolutions = [value for name, value in is_quantized.items() if "Conv" in name and not name.startswith(first)]
+    assert convolutions and all(convolutions)
     (exact,), (rough,) = run(graph, pixels=PIXELS), run(out, pixels=PIXELS)
     assert 0 < np.abs(exact - rough).mean() < 0.1 * np.abs(exact).mean()
+    singly = np.concatenate([run(out, pixels=picture[None])[0] for picture in PIXELS])
+    assert np.array_equal(singly, rough)
 
 
 @pytest.mark.parametrize(
@@ -65,23 +73,34 @@ def test_8_bit_encoders_are_close_to_exact_ones(encoder, direct, tmp_path):
     [
         {"attention": {"heads": 2, "location": "both"}, "grid_encoder": "lstm"},
         {"pool": "attention", "attention": {"score": "cosine"}},  # products with vectors, which stay exact
+        {"attention": SPARSE},
         {"decoder": "transformer", **TRANSFORMER},
     ],
-    ids=["heads and memory", "pool", "transformer"],
+    ids=["heads and memory", "pool", "entmax and last word", "transformer"],
 )
-def test_8_bit_decoders_are_close_to_exact_ones(model, tmp_path):
+def test_8_bit_decoders_are_close_to_exact_ones_in_any_batch(model, tmp_path):
     network = make_network(**model)
     export_graphs(network, tmp_path)
-    found: list[list[np.ndarray]] = []
+    (annotations,) = run(tmp_path / "encoder.onnx", pixels=PIXELS)
+    words = np.array([[5], [6], [5], [7]])
+    outputs: dict[str, dict[str, np.ndarray]] = {}
     for kind in ("onnx", "int8.onnx"):
         begin, decoder = tmp_path / f"begin.{kind}", tmp_path / f"decoder.{kind}"
         if kind == "int8.onnx":
-            for graph, out in ((tmp_path / "begin.onnx", begin), (tmp_path / "decoder.onnx", decoder)):
-                quantize_products(graph, out)
-                assert any("MatMulInteger" in operation for operation in operations(out))
-        (annotations,) = run(tmp_path / "encoder.onnx", pixels=PIXELS)
+            quantize_graph(tmp_path / "begin.onnx", begin, [{"annotations": annotations}])
+            quantize_graph(tmp_path / "decoder.onnx", decoder, [{"words": words, **outputs["state"]}])
+            assert any(quantized(begin).values()) and any(quantized(decoder).values())
         names = [output.name for output in onnx.load(begin, load_external_data=False).graph.output]
-        state = dict(zip(names, run(begin, annotations=annotations), strict=True))
-        found.append(run(decoder, words=np.full((4, 1), 5), **state)[:2])  # log-probabilities and alpha
-    for exact, rough in zip(*found, strict=True):
+        outputs["state"] = dict(zip(names, run(begin, annotations=annotations), strict=True))
+        log_probabilities, alpha = run(decoder, words=words, **outputs["state"])[:2]
+        outputs[kind] = {"log_probabilities": log_probabilities, "alpha": alpha}
+    for exact, rough in zip(outputs["onnx"].values(), outputs["int8.onnx"].values(), strict=True):
         assert 0 < np.abs(exact - rough).max() < 0.1 * np.abs(exact).max()
+    for i in range(4):  # alone with two hypotheses, and with three
+        rows = []
+        for count in (2, 3):
+            state = {k: v[i : i + 1] for k, v in outputs["state"].items()}
+            state = {k: v.repeat(count, 1) if k.startswith("own.") else v for k, v in state.items()}
+            rows.append(run(tmp_path / "decoder.int8.onnx", words=words[i : i + 1].repeat(count, 1), **state))
+        for two, three in zip(*rows, strict=True):
+            assert np.array_equal(two, three[:, :2])

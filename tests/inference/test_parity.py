@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from captioner.bundle.loading import Bundle, load_bundle
 from captioner.bundle.manifest import EncoderRecord, Manifest
 from captioner.bundle.writing import write_bundle
 from captioner.errors import UsageError
+from captioner.inference import model_loading
 from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
 from captioner.text.vocabulary import SPECIAL, Vocabulary
@@ -20,7 +23,7 @@ from captioner.text.vocabulary import SPECIAL, Vocabulary
 torch = pytest.importorskip("torch", reason="the torch backend is of the train half")
 
 from captioner.bundle.layout import WEIGHTS  # noqa: E402
-from captioner.export.int8 import quantize_convolutions, quantize_products  # noqa: E402
+from captioner.export.int8 import _folded, quantize_graphs  # noqa: E402
 from captioner.export.onnx_graphs import export_graphs  # noqa: E402
 from captioner.export.run_bundle import int8_loss  # noqa: E402
 from captioner.inference.torch_backend import load_backend  # noqa: E402
@@ -58,12 +61,13 @@ def random_bundle(folder: Path, mode: str, layers: int = 1, int8: bool = False) 
         licence="none",
         settings={"encoder": {"size": SIDE, "weights": "none"}, "model": model.model_dump(mode="json")},
     )
-    if int8:
-        quantize_convolutions(folder / "encoder.onnx", folder / "encoder.int8.onnx", pictures(8))
-        for graph in (BEGIN, DECODER):
-            quantize_products(folder / graph, folder / int8_graph(graph))
     files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
-    return write_bundle(folder.parent / "random", files, manifest, VOCABULARY)
+    bundle = write_bundle(folder.parent / "random", files, manifest, VOCABULARY)
+    if int8:
+        quantize_graphs(bundle, folder, pictures(8), network.encoder.order[:2])
+        files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
+        bundle = write_bundle(bundle.folder, files, replace(manifest, static_int8=True), VOCABULARY)
+    return bundle
 
 
 @pytest.fixture(scope="module", params=["soft", "hard", "deep"])
@@ -126,22 +130,60 @@ def with_int8(request, tmp_path_factory):
     return random_bundle(tmp_path_factory.mktemp("bundle") / "files", request.param, int8=True)
 
 
-def test_8_bit_graphs_have_8_bit_matrices_and_change_little(with_int8):
-    import onnx
-
+def test_8_bit_graphs_change_little(with_int8):
     exact, rough = OnnxBackend(with_int8), OnnxBackend(with_int8, int8=True)
-    for graph, least in (("begin.int8.onnx", 3), ("decoder.int8.onnx", 5)):
-        operations = [node.op_type for node in onnx.load(with_int8.folder / graph).graph.node]
-        assert sum("MatMulInteger" in each for each in operations) >= least
-    operations = [node.op_type for node in onnx.load(with_int8.folder / "encoder.int8.onnx").graph.node]
-    assert "Conv" in operations and "Sub" not in operations  # the first convolution reads the pixels
     captions = [[[5, 6, 7, 8, 9]] for _ in range(5)]
     pixels = pictures(5)
     ours, theirs = (force(each, each.encode(pixels), captions) for each in (exact, rough))
     for (a,), (b,) in zip(ours, theirs, strict=True):
         assert 0 < np.abs(a.log_probabilities - b.log_probabilities).max() < 0.5
         assert np.abs(a.alphas - b.alphas).max() < 0.1
-    assert 0 < int8_loss(with_int8) < 0.5
+    assert 0 < int8_loss(with_int8, pixels) < 0.5
+
+
+def with_dynamic_graphs(exact: Bundle, folder: Path) -> Bundle:
+    """A bundle of format 1: its 8-bit graphs measure the ranges of their inputs for each batch."""
+    from onnxruntime.quantization import quantize_dynamic
+
+    shutil.copytree(exact.folder, folder)
+    for graph in (BEGIN, DECODER):
+        quantize_dynamic(_folded(folder / graph), folder / int8_graph(graph), op_types_to_quantize=["MatMul"])
+    files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
+    manifest = replace(exact.manifest, static_int8=False, format=1)
+    return write_bundle(folder.with_name("dynamic"), files, manifest, VOCABULARY)
+
+
+@pytest.mark.parametrize("graphs", ["static", "dynamic"])
+def test_8_bit_captions_are_the_same_to_the_last_bit_in_any_batch(with_int8, graphs, tmp_path):
+    bundle = with_int8 if graphs == "static" else with_dynamic_graphs(with_int8, tmp_path / "files")
+    backend = OnnxBackend(bundle, threads=1, int8=True)
+    assert backend.one_by_one == (graphs == "dynamic")
+    pixels = pictures(7)
+    options = SearchOptions(beam=3, n_best=2, max_length=12)
+    together = search(backend, backend.encode(pixels), options)
+    given = [[[5, 6, 7]], [[8]], *[[[9, 10]]] * 5]
+    forced = force(backend, backend.encode(pixels), given)
+    for order in ([0], [3, 5], [6, 2, 1, 4]):
+        found = search(backend, backend.encode(pixels[order]), options)
+        found += force(backend, backend.encode(pixels[order]), [given[i] for i in order])
+        expected = [together[i] for i in order] + [forced[i] for i in order]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [h.words for h in ours] == [h.words for h in theirs]
+            assert [h.score for h in ours] == [h.score for h in theirs]
+            for a, b in zip(ours, theirs, strict=True):
+                assert np.array_equal(a.log_probabilities, b.log_probabilities) and np.array_equal(a.alphas, b.alphas)
+
+
+@pytest.mark.parametrize(("has_products", "name"), [(True, "int8"), (False, "onnx")])
+def test_the_quick_backend_needs_the_processor_and_graphs_with_fixed_scales(
+    with_int8, has_products, name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(model_loading, "has_8_bit_products", lambda: has_products)
+    quick = Captioner.load(with_int8.folder, backend="quick")
+    assert quick.backend.name == quick(pictures(1)[0]).backend == name
+    older = with_dynamic_graphs(with_int8, tmp_path / "files")
+    assert Captioner.load(older.folder, backend="quick").backend.name == "onnx"
+    assert Captioner.load(with_int8.folder).backend.name == "onnx"
 
 
 def test_the_int8_backend_is_selected_by_name(with_int8):

@@ -40,6 +40,9 @@ class Stream:
     def __init__(self, backend: Model, options: SearchOptions, confidence: None) -> None:
         self.backend, self.options = backend, options
 
+    def encode(self, pixels: Any) -> Any:
+        return self.backend.encode(pixels)
+
     def captions(self, pictures: list[Any], annotations: Any) -> list[Any]:
         self.backend.gate.wait(10)
         self.backend.batches.append(([picture.name for picture in pictures], self.options))

@@ -17,6 +17,7 @@ from captioner.captioning import Captioner
 from captioner.errors import UsageError
 from captioner.inference.backend import Annotations, State, Step
 from captioner.inference.search import search
+from captioner.options import BackendLabel
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 from captioner.web.web_folder import _search_table
 
@@ -55,8 +56,10 @@ class TableBackend:
     rows: int = 2
     cols: int = 3
     hard: bool = False
+    one_by_one: bool = False
+    name: BackendLabel = "onnx"
 
-    def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
+    def encode(self, pixels: NDArray[np.uint8], *, keys: bool = True) -> Annotations:
         raise NotImplementedError
 
     def begin(self, annotations: Annotations, hard_attention: Any = None, seed: int = 0) -> State:

@@ -29,6 +29,8 @@ def search(backend: Backend, annotations: Annotations, options: SearchOptions | 
     constraints = Constraints.of(options, backend.vocabulary)
     if not len(annotations.values):
         return []
+    if backend.one_by_one and len(annotations.values) > 1:
+        return [found for one in annotations.singly() for found in search(backend, one, options)]
     if options.sample:
         return sample_captions(backend, annotations, options, constraints)
     return beam_search(backend, annotations, options, constraints)
@@ -52,6 +54,9 @@ def force(
     images = len(annotations.values)
     if len(captions) != images:
         raise ValueError(f"{len(captions)} lists of captions for {images} images")
+    if backend.one_by_one and images > 1:
+        pairs = zip(annotations.singly(), captions, strict=True)
+        return [found for one, own in pairs for found in force(backend, one, [own], options, top_words=top_words)]
     width = max((len(of_image) for of_image in captions), default=0)
     if not images or not width:
         return [[] for _ in range(images)]

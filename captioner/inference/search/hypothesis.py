@@ -56,4 +56,4 @@ def caption_of(
         for i, text in enumerate(texts)
     ]
     end = words.pop() if hypothesis.ended else None
-    return Caption(tuple(words), end, hypothesis.score, picture)
+    return Caption(tuple(words), end, hypothesis.score, picture, backend=backend.name)

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from captioner.inference.backend import Annotations, State, Step
-from captioner.options import HardAttention
+from captioner.options import BackendLabel, HardAttention
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 
 CELLS = 4
@@ -28,13 +28,15 @@ class TableBackend:
     image_size: int = 8
     hard: bool = False
     recurring: frozenset[str] = frozenset()
+    one_by_one: bool = False
+    name: BackendLabel = "onnx"
     computed: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.vocabulary = Vocabulary(SPECIAL + tuple(self.words), self.recurring)
         self._steps: dict[tuple[int, tuple[str, ...]], tuple[np.ndarray, np.ndarray, float]] = {}
 
-    def encode(self, pixels):
+    def encode(self, pixels, *, keys=True):
         return images(*pixels[:, 0, 0, 0])
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
