@@ -73,7 +73,7 @@ function captionOf({ score, ended, steps }, certainty) {
 async function caption({ file, name, options, erase, longSide }) {
   const { backend, settings } = model, search_options = searchOptions(settings.search, options);
   createConstraints(search_options, model.vocabulary); // a wrong option is reported before the picture is read
-  const { pixels, width, height, picture } = await readPicture(file, name, backend.size, { pixels: settings.pixel_limit }, longSide);
+  const { pixels, width, height, picture } = await readPicture(file, name, backend.size, { pixels: settings.pixel_limit, draft: settings.draft }, longSide);
   const [best, ...alternatives] = await search(withoutCells(pixels, backend.size, backend.rows, backend.cols, erase), search_options);
   if (!best) throw new PictureError("No caption fits all the required and forbidden words.");
   return { ...best, alternatives, width, height, picture };

@@ -77,8 +77,9 @@ function preview(bitmap, orientation, longSide) {
   return canvas.convertToBlob({ type: "image/jpeg", quality: 0.9 });
 }
 
-// Reads a file: { pixels: RGB of the model's square, width, height, picture }. `limits` are { pixels }; `longSide` asks
-// for a preview of that size as `picture`.
+// Reads a file: { pixels: RGB of the model's square, width, height, picture }. `limits` are { pixels, draft }: the most
+// pixels, and the size below which no JPEG is reduced, in sizes of the square. `longSide` asks for a preview of that size
+// as `picture`.
 async function readPicture(file, name, size, limits, longSide = 0) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   if (!bytes.length) throw new PictureError(`${name} is empty.`);
@@ -94,7 +95,8 @@ async function readPicture(file, name, size, limits, longSide = 0) {
   }
   try {
     checkSize(bitmap.width, bitmap.height, name, limits);
-    const side = Math.min(bitmap.width, bitmap.height), factor = (isJpeg && [8, 4, 2].find((s) => side >= 2 * size * s)) || 1;
+    const side = Math.min(bitmap.width, bitmap.height), least = Math.ceil(limits.draft * size);
+    const factor = (isJpeg && [8, 4, 2].find((s) => side >= least * s)) || 1;
     const { pixels, width, height } = upright(storedPixels(bitmap, factor), orientation);
     const swapped = SWAP.includes(orientation);
     return {

@@ -27,6 +27,7 @@ from captioner.captioning import Captioner
 from captioner.errors import UsageError
 from captioner.files.existing import check_only_own_files, check_unoccupied, is_occupied
 from captioner.files.folders import new_folder
+from captioner.images.reading import DRAFT
 from captioner.options import SearchOptions
 from captioner.text.nouns import FUNCTION_WORDS
 from captioner.web.index_page import ICON_SIZES, ISOLATION, POLICY, app_manifest, icon, index_page
@@ -160,6 +161,7 @@ def _settings(bundle: Bundle, contents: Mapping[str, bytes]) -> dict[str, Any]:
         "search": _search_table(bundle.manifest.decoding),
         "function_words": sorted(FUNCTION_WORDS),
         "pixel_limit": PIXEL_LIMIT,
+        "draft": DRAFT,
         "onnxruntime_web": VERSION,
         "runtimes": {"wasm": _WASM, "webgpu": _WEBGPU},
         "checks": reference_captions(Captioner.load(bundle.folder)),
