@@ -301,6 +301,30 @@ def test_ruff_and_mypy_check_every_python_script() -> None:
     assert scripts == set(tools["ruff"]["extend-include"])
 
 
+def test_nothing_imports_onnxruntime_before_captioner_has_switched_off_its_usage_data() -> None:
+    """Inside the package, captioner/__init__.py comes first. Everything else imports captioner first, or in a function.
+
+    Tests are in a package of their own, whose __init__.py does it.
+    """
+    files = [path for path in (ROOT / "scripts").rglob("*") if path.is_file() and _is_python(path)]
+    assert len(files) > 20
+    for path in files:
+        imported = set()
+        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(statement, ast.Import):
+                imported.update(alias.name.split(".")[0] for alias in statement.names)
+            elif isinstance(statement, ast.ImportFrom):
+                imported.add((statement.module or "").split(".")[0])
+            assert "onnxruntime" not in imported or "captioner" in imported, path
+    assert "import captioner" in (ROOT / "tests" / "__init__.py").read_text(encoding="utf-8")
+
+
+def _is_python(path: Path) -> bool:
+    return path.suffix == ".py" or (
+        path.suffix == "" and "python" in path.read_text(encoding="utf-8").partition("\n")[0]
+    )
+
+
 def test_captioning_writes_nothing_into_the_home_folder(tmp_path: Path) -> None:
     """onnxruntime would write a device id and a database there, for usage data that it sends."""
     home = tmp_path / "home"

@@ -110,7 +110,7 @@ def _session(path: Path, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.enable_mem_pattern = False  # plans memory for repeated shapes; the shapes of a search rarely repeat
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # fatal; it would write errors, with names from the graph, beside our sentence
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has one exception class per status code

@@ -15,9 +15,9 @@ from PIL import Image
 
 READ = """
 import json, pathlib, re, sys, time
-import onnxruntime, numpy  # what a captioning process has loaded anyway
 from captioner.errors import CaptionerError
 from captioner.images.reading import load_for_model
+import onnxruntime, numpy  # what a captioning process has loaded anyway
 from concurrent.futures import ThreadPoolExecutor
 
 def read(path):

@@ -67,6 +67,35 @@ def bundle_attack(folder: Path, rng: random.Random) -> Attack:
     return attack
 
 
+def graph_attack(folder: Path, rng: random.Random) -> Attack:
+    """Graphs of a tiny model with changed bytes and right checksums: those that are accepted caption a picture."""
+    import resource
+
+    import numpy as np
+
+    from captioner import Captioner
+    from tests.tiny_bundle import write_model
+
+    resource.setrlimit(resource.RLIMIT_AS, (8_000_000_000, 8_000_000_000))  # a graph may ask for any memory
+    write_model(folder / "toy")
+    manifest = json.loads((folder / "toy" / "manifest.json").read_text())
+    graphs = {name: (folder / "toy" / name).read_bytes() for name in ("encoder.onnx", "begin.onnx", "decoder.onnx")}
+    picture = np.zeros((20, 20, 3), np.uint8)
+
+    def attack() -> None:
+        name = rng.choice(list(graphs))
+        data = mutations.mutated(graphs[name], rng)
+        (folder / "toy" / name).write_bytes(data)
+        changed = manifest | {"files": manifest["files"] | {name: _record(data)}}
+        (folder / "toy" / "manifest.json").write_text(json.dumps(changed))
+        try:
+            Captioner.load(folder / "toy", threads=1)(picture)
+        finally:
+            (folder / "toy" / name).write_bytes(graphs[name])
+
+    return attack
+
+
 def _record(data: bytes) -> dict[str, Any]:
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
@@ -184,6 +213,7 @@ _NAME_BYTES = [b for b in range(1, 256) if b != 0x2F]
 ATTACKS: dict[str, Callable[[Path, random.Random], Attack]] = {
     "pictures": picture_attack,
     "bundles": bundle_attack,
+    "graphs": graph_attack,
     "data files": data_attack,
     "configs": config_attack,
     "checkpoints and shards": checkpoint_attack,

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from captioner.bundle.loading import Bundle
 from captioner.bundle.writing import write_bundle
@@ -140,6 +141,21 @@ def test_a_graph_that_computes_other_shapes_than_it_declares_is_refused(tmp_path
     backend = OnnxBackend(_with(model, tmp_path, "encoder.onnx", graph.SerializeToString()))
     with pytest.raises(CaptionerError, match=r"annotations of the shape \(1, 2, 6\) instead of \(1, 4, 3\)"):
         backend.encode(pictures(1))
+
+
+def test_a_graph_that_fails_when_it_runs_costs_a_sentence(tmp_path, capfd):
+    """Before, onnxruntime's exception reached the user with a traceback."""
+    model = write_model(tmp_path / "toy")
+    graph = onnx.load(model.folder / "encoder.onnx")
+    (output,) = graph.graph.output
+    for node in graph.graph.node:
+        node.output[:] = ["inner" if name == output.name else name for name in node.output]
+    graph.graph.initializer.append(numpy_helper.from_array(np.array([999]), "index"))
+    graph.graph.node.append(onnx.helper.make_node("Gather", ["inner", "index"], [output.name]))
+    backend = OnnxBackend(_with(model, tmp_path / "bad", "encoder.onnx", graph.SerializeToString()), threads=1)
+    with pytest.raises(CaptionerError, match=r"the model cannot be run: onnxruntime reports .*Gather"):
+        backend.encode(pictures(1))
+    assert capfd.readouterr() == ("", "")
 
 
 def _with(model: Bundle, folder, name: str, content: bytes) -> Bundle:
