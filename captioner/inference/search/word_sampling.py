@@ -71,9 +71,9 @@ def sample_captions(
 
 def _sample(scores: NDArray[Any], uniform: NDArray[np.float64], options: SearchOptions) -> NDArray[np.int64]:
     """A word per hypothesis (B, K), from scores (B, K, V) and random numbers in 0..1."""
-    scaled = scores.astype(np.float64) / options.temperature
-    scaled -= scaled.max(axis=2, keepdims=True)
-    weights = np.exp(scaled)
+    below_best = scores.astype(np.float64) - scores.max(axis=2, keepdims=True)
+    with np.errstate(over="ignore"):  # a temperature near 0 leaves the likeliest word only
+        weights = np.exp(below_best / options.temperature)
     weights /= weights.sum(axis=2, keepdims=True)
     order = np.argsort(-weights, axis=2, kind="stable")
     ranked = np.take_along_axis(weights, order, axis=2)
