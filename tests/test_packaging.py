@@ -309,7 +309,7 @@ def test_nothing_imports_onnxruntime_before_captioner_has_switched_off_its_usage
     files = [path for path in (ROOT / "scripts").rglob("*") if path.is_file() and _is_python(path)]
     assert len(files) > 20
     for path in files:
-        imported = set()
+        imported: set[str] = set()
         for statement in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(statement, ast.Import):
                 imported.update(alias.name.split(".")[0] for alias in statement.names)

@@ -2,7 +2,7 @@
 
 Worker threads take what is waiting, up to a batch. While all of them are busy the queue grows, so the next batch is
 larger: under load, batches are full, and a single client never waits for a second one. A thread waits for more
-pictures only while some are being decoded, and never longer than `max_wait`.
+pictures only while some are on their way, and never longer than `max_wait`.
 
 All pictures of a batch have the same search options. Pictures with other options stay in the queue for the next
 thread.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,13 +60,16 @@ class Batcher:
         queue: int,
         max_wait: float,
         patience: float,
+        coming: Callable[[], bool] = lambda: False,
     ) -> None:
         """`queue` bounds the pictures that are accepted and not yet answered; `max_wait` is in seconds.
 
-        On a slow machine, fewer pictures are accepted: as many as are answered within `patience` seconds.
+        On a slow machine, fewer pictures are accepted: as many as are answered within `patience` seconds. `coming` says
+        whether requests are being received whose pictures have not been reserved yet.
         """
         self.name, self.captioner, self.metrics = name, captioner, metrics
         self.batch, self.queue, self.max_wait, self.patience = batch, queue, max_wait, patience
+        self.coming = coming
         self.pace = 0.0  # seconds per picture of late, all threads together; 0 is not known yet
         self._jobs: deque[Job] = deque()
         self._pending = 0  # pictures accepted and not yet answered
@@ -108,6 +111,11 @@ class Batcher:
                 self._arriving -= 1
                 self._changed.notify_all()
 
+    @property
+    def pending(self) -> int:
+        """Pictures accepted and not yet answered."""
+        return self._pending
+
     def submit(self, job: Job) -> Future[Result]:
         with self._changed:
             if self._closed:
@@ -145,7 +153,7 @@ class Batcher:
 
     def _wait_for_more(self) -> None:
         deadline = time.monotonic() + self.max_wait
-        while self._jobs and self._arriving and len(self._jobs) < self.batch:
+        while self._jobs and (self._arriving or self.coming()) and len(self._jobs) < self.batch:
             left = deadline - time.monotonic()
             if left <= 0:
                 return

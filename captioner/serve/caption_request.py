@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -66,7 +67,7 @@ class CaptionRequest:
 
     def options(self, captioner: Captioner) -> SearchOptions:
         """The model's own search options with the given ones instead."""
-        options = captioner.options(**self.search)
+        options = captioner.options(**self.search) if self.search else _defaults(captioner)
         for name, most in LARGEST.items():
             if name in self.search and getattr(options, name) > most:
                 raise UsageError(f"{name} {getattr(options, name)} is too large; this service allows {most:,}")
@@ -88,6 +89,12 @@ class CaptionRequest:
                 raise UsageError(f"erase: {cell[:100]!r} is not a cell; give row:column, from 0:0 to {last}")
             cover[int(match[1]), int(match[2])] = True
         return cover if self.erase else None
+
+
+@lru_cache(maxsize=64)
+def _defaults(captioner: Captioner) -> SearchOptions:
+    """The options of most requests, which are checked against the vocabulary only once."""
+    return captioner.options()
 
 
 class _InMemoryParser(MultiPartParser):

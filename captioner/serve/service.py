@@ -25,6 +25,7 @@ from captioner.serve.caption_request import CaptionRequest
 from captioner.serve.problems import Problem
 from captioner.serve.service_metrics import ServiceMetrics
 from captioner.serve.service_settings import ServiceSettings
+from captioner.text.sentences import sentence
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,13 @@ class Service:
         """Whether so many requests are in work that no queue can have room for one more."""
         return self.requests >= self.settings.queue * max(1, len(self.batchers))
 
+    def _receiving(self) -> bool:
+        """Whether requests are in work whose pictures have no room in a queue yet: their bodies are being read."""
+        return self.requests > sum(batcher.pending for batcher in self.batchers.values())
+
     def start(self) -> None:
         """Load every model and caption a grey picture with it, so that the first request is not slower."""
+        sentence(["can", "not"])  # imports nltk, which would stop the event loop for a second
         try:
             captioners = self._load()
         except CaptionerError as error:
@@ -75,6 +81,7 @@ class Service:
                 queue=self.settings.queue,
                 max_wait=self.settings.max_wait / 1000,
                 patience=self.settings.timeout / 2,
+                coming=self._receiving,
             )
             for name, captioner in captioners.items()
         }

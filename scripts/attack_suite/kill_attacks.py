@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from attack_suite.commands import PHOTOS, Arguments, finish, kill, start, write_tiny_set
+from captioner.model.weights import read_tensors, tensor_checksum
+from captioner.train import checkpoint
 
 KILLS = 4  # of one chain, before the command may finish
 
@@ -55,8 +57,8 @@ def kill_training(folder: Path, rng: random.Random, end: float) -> tuple[int, li
     code, err = finish(folder, "train", "--config", "tiny.yaml", "--run", "whole")
     if code:
         return 1, [err[-500:]]
-    run, files = folder / "run", ("last.safetensors", "best/model.safetensors", "metrics.jsonl")
-    whole, length = [(folder / "whole" / name).read_bytes() for name in files], time.monotonic() - began
+    run = folder / "run"
+    whole, length = _run_content(folder / "whole"), time.monotonic() - began
 
     def command() -> Arguments:
         if (run / "last.safetensors").is_file():
@@ -69,7 +71,7 @@ def kill_training(folder: Path, rng: random.Random, end: float) -> tuple[int, li
         shutil.rmtree(run, ignore_errors=True)
         tried += _kills(folder, rng, length, command)
         code, err = finish(folder, *command())
-        if code or [(run / name).read_bytes() for name in files] != whole:
+        if code or _run_content(run) != whole:
             bad.append(f"the run differs after kills, exit code {code}: {err[-300:]}")
     return tried, bad
 
@@ -141,6 +143,14 @@ def _kills(
         time.sleep(rng.uniform(0.3, 1.1) * length)
         kill(process)
     return kills
+
+
+def _run_content(run: Path) -> list[object]:
+    """All numbers of a run. The files of safetensors are not compared byte for byte: the order of a header varies."""
+    tensors, state = checkpoint.read(run / "last.safetensors")
+    best, _ = read_tensors(run / "best" / "model.safetensors")
+    metrics = (run / "metrics.jsonl").read_bytes()
+    return [tensor_checksum(tensors, ""), state, tensor_checksum(best, ""), metrics]
 
 
 def _feature_rows(folder: Path) -> dict[str, bytes]:

@@ -34,7 +34,8 @@ def interrupts(folder: Path, rng: random.Random, end: float) -> tuple[int, list[
     while time.monotonic() < end:
         command, first, expected = rng.choice(commands)
         _empty(folder, "out", "drawn", "run")
-        process = start(folder, *command)
+        # A shell that runs this in the background lets it ignore Ctrl-C, and its children too.
+        process = start(folder, *command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         while process.poll() is None and not list(folder.glob(first)):
             time.sleep(0.05)
         time.sleep(rng.uniform(0, 2))

@@ -147,6 +147,18 @@ def test_a_batch_does_not_wait_long_for_a_request_that_is_being_read(start: Call
         assert batcher.submit(job("first")).result(5) == "FIRST"
 
 
+def test_a_batch_waits_for_requests_whose_bodies_are_being_received(start: Callable[..., Any]) -> None:
+    """Before, clients that answered together got batches of one picture, which cost more time per picture."""
+    model, coming = Model(), [True]
+    batcher = start(model, max_wait=60, coming=lambda: coming[0])
+    wait_until(lambda: batcher._idle == 1)
+    first = batcher.submit(job("first"))
+    coming[0] = False
+    second = batcher.submit(job("second"))
+    assert first.result(5) == "FIRST" and second.result(5) == "SECOND"
+    assert [len(names) for names, _ in model.batches] == [2]
+
+
 def test_a_single_request_waits_for_nobody(start: Callable[..., Any]) -> None:
     model = Model()
     batcher = start(model, max_wait=30)

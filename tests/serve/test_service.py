@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +70,26 @@ def test_pictures_count_as_memory_until_they_are_small(
     assert len(taken) == 1 and taken[0] >= 3 * 3000 * 1500
     assert result.picture.open().size == (long_side, long_side // 2)
     assert (result.picture.frame.width, result.picture.frame.height) == (3000, 1500)
+
+
+def test_requests_without_a_place_in_a_queue_are_being_received(model: Path) -> None:
+    service = Service(ServiceSettings(models=(str(model),)), ServiceMetrics())
+    service.start()
+    batcher = service.batcher(None)
+    assert not batcher.coming()
+    service.requests = 2
+    with batcher.reserve(1):
+        assert batcher.coming()
+        with batcher.reserve(1):
+            assert not batcher.coming()  # a single client waits for nobody
+    service.close()
+
+
+def test_the_package_for_sentences_is_loaded_before_the_first_request(model: Path) -> None:
+    """Its import takes a second, in which the event loop would answer nobody."""
+    code = (
+        "import sys; from captioner.serve.service import Service, ServiceMetrics, ServiceSettings;"
+        "service = Service(ServiceSettings(models=(sys.argv[1],)), ServiceMetrics()); service.start();"
+        "sys.exit(not service.ready or 'nltk' not in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(model)], check=True, timeout=120)
