@@ -121,5 +121,5 @@ def caption_command(
         lambda captioner, summary: caption_on_ray(job, captioner.origin, pool, summary),
         summary,
         summary_file,
-        how_to_continue="the same command with --resume continues",
+        how_to_continue=f"the same command with --resume{' instead of --overwrite' if overwrite else ''} continues",
     )

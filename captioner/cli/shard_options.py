@@ -141,5 +141,5 @@ def run_on_this_machine(
         lambda captioner, summary: caption_here(job, captioner, summary),
         JobSummary(len(job.finished)),
         summary_file,
-        how_to_continue="the same command continues",
+        how_to_continue=f"the same command{' without --overwrite' if overwrite else ''} continues",
     )

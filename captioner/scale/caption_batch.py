@@ -6,14 +6,15 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
 from captioner.errors import UsageError
 from captioner.scale.picture_tables import cell_picture
-from captioner.scale.rows import COLUMNS
+from captioner.scale.rows import COLUMNS, schema
 from captioner.scale.samples import Sample
 from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
+from captioner.writers.parquet_writer import escape_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -67,7 +68,10 @@ class CaptionBatch:
         self._captioner = ShardCaptioner(settings)
 
     def __call__(self, batch: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """The batch with the columns caption, sentence, score, confidence, words, error, model and version."""
+        """The batch with the columns caption, sentence, score, confidence, words, error, model and version.
+
+        They are arrays of pyarrow, with the same types in every batch.
+        """
         if self.column not in batch:
             raise UsageError(f"there is no column {self.column!r}. Columns: {', '.join(batch)}.")
         cells = batch[self.column]
@@ -78,16 +82,20 @@ class CaptionBatch:
         result: dict[str, Any] = {
             name: values for name, values in batch.items() if self.keep_column or name != self.column
         }
+        types = schema()  # not that of the values: the column of a batch may be all null
+        for row in rows:
+            row["error"] = row["error"] and escape_name(row["error"])
         for name in COLUMNS[1:]:
-            values = [row[name] for row in rows]
-            is_number = name in ("score", "confidence")
-            result[name] = np.array(values, np.float64) if is_number else values
+            result[name] = pyarrow.array([row[name] for row in rows], types.field(name).type)
         return result
 
 
 def granted_cpus() -> int | None:
-    """The processors that Ray gave to this actor. None outside of Ray: then all are used."""
+    """The processors that Ray gave to this actor. None outside of Ray and in its driver: then all are used."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
+        return None
+    worker = getattr(ray.get_runtime_context(), "worker", None)
+    if getattr(worker, "mode", None) != ray.WORKER_MODE:
         return None
     return max(1, int(ray.get_runtime_context().get_assigned_resources().get("CPU", 1)))

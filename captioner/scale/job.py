@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.errors import UsageError
+from captioner.files.atomic import sweep
 from captioner.progress import ProgressBar
 from captioner.scale.finished_shards import check_same_origin
 from captioner.scale.job_summary import JobSummary
-from captioner.scale.locations import folder_of, is_address
+from captioner.scale.locations import files_in, folder_of, is_address, last_part, remove_outputs
 from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
 from captioner.scale.shards import Shard, find_shards, unfinished
 from captioner.terminal import say
+from captioner.writers.parquet_writer import pyarrow_library
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,28 @@ class Job:
     finished: Sequence[Shard]
     output: str
     settings: ShardSettings
+    overwrite: bool = False  # outputs that exist are made again
 
     def load(self) -> ShardCaptioner:
         """The job's model. Refuses wrong options, and outputs that were made with others."""
+        if self.settings.format == "parquet":
+            pyarrow_library()  # refuses if it is missing
         captioner = ShardCaptioner(self.settings)
         check_same_origin(self.finished, self.output, self.settings.format, captioner.origin)
         return captioner
+
+    def prepare(self) -> None:
+        """Delete the outputs that are made again, and what killed writers left on this machine.
+
+        An output that exists is finished, for a later run and for the worker that repeats a lost one's shard. So an old
+        one may not stay while the job runs.
+        """
+        if self.overwrite:
+            present = files_in(self.output)
+            names = [shard.output(self.output, self.settings.format) for shard in self.left]
+            remove_outputs([name for name in names if last_part(name) in present])
+        if not is_address(self.output):
+            sweep(Path(self.output))
 
 
 def plan_job(
@@ -48,7 +66,7 @@ def plan_job(
         raise UsageError(f"--output {output} is the folder of {beside.location}; choose another one")
     left = shards if overwrite else unfinished(shards, output, settings.format)
     names = {shard.name for shard in left}
-    return Job(left, [shard for shard in shards if shard.name not in names], output, settings)
+    return Job(left, [shard for shard in shards if shard.name not in names], output, settings, overwrite)
 
 
 def _place(folder: str) -> str:
@@ -57,6 +75,7 @@ def _place(folder: str) -> str:
 
 def caption_here(job: Job, captioner: ShardCaptioner, summary: JobSummary) -> None:
     """Caption shards on this machine one after the other, and say what is wrong with any."""
+    job.prepare()
     summary.cpus = captioner.captioner.threads
     started = time.monotonic()
     try:

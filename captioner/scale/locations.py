@@ -5,14 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import UNFINISHED, open_atomically, open_stored_atomically
+from captioner.files.existing import check_not_read_only
 from captioner.installation import install_command
 
 # fsspec knows more. Some of those read other files than the one that is named, or run templates, and names of pictures
@@ -55,7 +56,7 @@ def files_in(folder: str) -> dict[str, int]:
     if not is_address(folder):
         try:
             with os.scandir(folder) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+                return dict(_sized(entries))
         except (FileNotFoundError, NotADirectoryError):
             return {}
     store, path = store_of(folder)
@@ -66,6 +67,28 @@ def files_in(folder: str) -> dict[str, int]:
     except Exception as error:
         raise _unavailable(folder, error) from error
     return {entry["name"].rpartition("/")[2]: entry.get("size") or 0 for entry in entries if entry["type"] == "file"}
+
+
+def _sized(entries: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, int]]:
+    """Files with their bytes. One that is renamed or deleted during the listing is left out."""
+    for entry in entries:
+        with suppress(FileNotFoundError):
+            if entry.is_file():
+                yield entry.name, entry.stat().st_size
+
+
+def remove_outputs(names: Sequence[str]) -> None:
+    """Delete files. If the owner of one made it read-only, that is an error and all are kept."""
+    for name in names:
+        if not is_address(name):
+            check_not_read_only(Path(name))
+    for name in names:
+        if not is_address(name):
+            Path(name).unlink(missing_ok=True)
+            continue
+        store, path = store_of(name)
+        with suppress(FileNotFoundError), _explained(name):
+            store.rm_file(path)
 
 
 def remove_unfinished(folder: str, finished: set[str]) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from captioner.errors import CaptionerError, UsageError, brief
 from captioner.images.inputs import PictureBytes
@@ -134,18 +134,34 @@ def _picture_at(key: str, location: str) -> str | UnreadPicture:
 
 
 def _image_column(schema: Any, given: str | None, name: str) -> str:
-    column = _column(schema, given, (*PICTURE_COLUMNS, *PATH_COLUMNS), name, "--image-column")
+    kinds = {field.name: _kind_of_cells(field.type) for field in schema}
+    known = tuple(column for column in (*PICTURE_COLUMNS, *PATH_COLUMNS) if kinds.get(column))
+    column = _column(schema, given, known, name, "--image-column")
     if column is not None:
+        if not kinds[column]:
+            found = str(schema.field(column).type)[:100]
+            raise UsageError(f"{name}: --image-column {column}: neither bytes nor paths of pictures, but {found}")
         return column
-    import pyarrow
-
-    for field in schema:
-        if pyarrow.types.is_binary(field.type) or pyarrow.types.is_large_binary(field.type):
-            return str(field.name)
+    for column, kind in kinds.items():
+        if kind == "bytes":
+            return str(column)
     raise UsageError(
         f"{name}: no column of pictures or paths was recognised; name it with --image-column. "
         f"Columns: {', '.join(schema.names)}."
     )
+
+
+def _kind_of_cells(kind: Any) -> Literal["bytes", "path", "struct"] | None:
+    """What the cells of a column of this type may hold. None: no pictures."""
+    from pyarrow import types
+
+    kind = getattr(kind, "storage_type", kind)  # of an extension type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "bytes"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "path"
+    return "struct" if types.is_struct(kind) else None
 
 
 def _column(schema: Any, given: str | None, known: tuple[str, ...], name: str, option: str) -> str | None:

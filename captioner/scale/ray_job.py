@@ -124,6 +124,7 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
     output = _absolute(job.output)
     shards = [replace(shard, location=_absolute(shard.location)) for shard in largest_first(with_sizes(job.left))]
     with _connected(pool) as ray:
+        job.prepare()
         actors = min(len(shards), pool.actors or _room(ray, pool.cpus_per_actor))
         summary.cpus = actors * pool.cpus_per_actor
         started = time.monotonic()
@@ -135,7 +136,8 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
         try:
             _follow(ray, running, tracker, len(shards), summary)
         except ray.exceptions.RayError as error:
-            raise CaptionerError(f"the job has failed; --resume continues it: {_cause(error)}") from error
+            how = "--resume instead of --overwrite" if job.overwrite else "--resume"
+            raise CaptionerError(f"the job has failed; {how} continues it: {_cause(error)}") from error
         finally:
             summary.seconds = time.monotonic() - started
     finished = {last_part(shard.output(output, settings.format)) for shard in (*job.left, *job.finished)}

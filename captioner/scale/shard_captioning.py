@@ -117,8 +117,6 @@ class ShardCaptioner:
                     if time.monotonic() - reported_at > REPORT_EVERY:
                         progress(pictures - reported)
                         reported, reported_at = pictures, time.monotonic()
-        except UsageError:
-            raise
         except Exception as error:
             return ShardReport(shard.name, problem=_problem(error, shard, folder), is_finished=False)
         finally:

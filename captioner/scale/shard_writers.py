@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, Any, Literal, Protocol, get_args
 
-from captioner.errors import UsageError
+from captioner.errors import CaptionerError
 from captioner.scale.rows import schema
 from captioner.scale.samples import Member, Sample
 from captioner.text.json_text import to_json
@@ -108,7 +108,7 @@ def _with_json(members: Sequence[Member], name: str, row: dict[str, Any]) -> lis
         if not isinstance(values, dict) or "captioner" in values:
             raise ValueError
     except (ValueError, RecursionError):
-        raise UsageError(
+        raise CaptionerError(
             f"{name}: captions cannot be added to it: it is not a JSON object, or has captions already; "
             "use --captions-in txt"
         ) from None

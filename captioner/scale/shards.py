@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,7 +144,8 @@ def _stem(location: str) -> str:
     """The name of a shard; that of a metadata.jsonl is its folder's."""
     last = last_part(location)
     if last == METADATA:
-        return last_part(folder_of(location)) or last_part(str(Path.cwd()))
+        folder = folder_of(location)
+        return last_part(folder) if is_address(folder) else last_part(os.path.abspath(folder)) or "metadata"  # noqa: PTH100 (links keep their names)
     return last.rpartition(".")[0] or last
 
 

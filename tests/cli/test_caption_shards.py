@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from captioner import cli
@@ -104,3 +105,18 @@ def test_calls_that_make_no_sense_are_refused(arguments, sentence, run, tmp_path
     assert code == 2
     assert sentence in " ".join(err.split())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"), [((), "same command continues"), (("--overwrite",), "without --overwrite")]
+)
+def test_a_stopped_job_says_how_it_continues(option, hint, model, tmp_path, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    webdataset(tmp_path / "a.tar", pictures(1))
+    monkeypatch.setattr("captioner.scale.job.caption_here", stop)
+    arguments = ["caption", "a.tar", "--model", str(model), "--format", "parquet", "--output", "out/", *option]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(click.exceptions.Abort, match=hint):
+        cli.main(arguments, standalone_mode=False)

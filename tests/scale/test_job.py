@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import uuid
 from collections import Counter
 from dataclasses import replace
@@ -10,11 +13,12 @@ import fsspec
 import pytest
 
 from captioner.errors import UsageError
+from captioner.files.atomic import writer_label
 from captioner.scale.finished_shards import report_of_output
 from captioner.scale.job import caption_here, plan_job
 from captioner.scale.job_summary import JobSummary
 from captioner.scale.shard_captioning import ShardReport, ShardSettings
-from tests.scale.written_shards import NOISE, pictures, webdataset
+from tests.scale.written_shards import NOISE, pictures, webdataset, write_parquet, write_tar
 
 
 @pytest.fixture
@@ -79,6 +83,35 @@ def test_outputs_beside_the_shards_and_on_web_servers_are_refused(output, senten
     webdataset(tmp_path / "in" / "a.tar", pictures(1))
     with pytest.raises(UsageError, match=sentence):
         plan_job(["in/a.tar"], output, settings, shard_size=100)
+
+
+def test_an_odd_shard_costs_itself_and_not_the_job(settings, tmp_path):
+    write_parquet(tmp_path / "in" / "a.parquet", number=[1])
+    write_parquet(tmp_path / "in" / "b.parquet", image=pictures(2))
+    summary = run(tmp_path / "in", tmp_path / "out", settings)
+    assert summary.captioned == 2
+    ((problem,),) = [summary.failed]
+    assert "no column of pictures" in problem
+    write_tar(tmp_path / "tars" / "a.tar", [("1.png", pictures(1)[0]), ("1.json", b"[]")])
+    webdataset(tmp_path / "tars" / "b.tar", pictures(2))
+    summary = run(tmp_path / "tars", tmp_path / "copies", replace(settings, format="webdataset", captions_in="json"))
+    assert summary.captioned == 2
+    ((problem,),) = [summary.failed]
+    assert "1.json: captions cannot be added" in problem
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["b.tar"]
+
+
+def test_parts_of_killed_workers_are_removed_and_those_of_others_stay(settings, tmp_path):
+    webdataset(tmp_path / "in" / "a.tar", pictures(1))
+    (tmp_path / "out").mkdir()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    host = writer_label().rpartition("-")[0]
+    (tmp_path / "out" / f".b.parquet.{host}-{ended.pid}.part").touch()
+    running = tmp_path / "out" / f".c.parquet.{host}-{os.getppid()}.part"
+    running.touch()
+    run(tmp_path / "in", tmp_path / "out", settings)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [running.name, "a.parquet"]
 
 
 def test_a_store_that_fails_costs_the_shard_and_not_the_job(settings, tmp_path, monkeypatch):

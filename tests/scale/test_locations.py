@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
+import os
 import threading
 import uuid
 
@@ -11,7 +13,15 @@ import fsspec
 import pytest
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.scale.locations import expanded, files_in, last_part, open_input, open_output, remove_unfinished
+from captioner.scale.locations import (
+    expanded,
+    files_in,
+    last_part,
+    open_input,
+    open_output,
+    remove_outputs,
+    remove_unfinished,
+)
 
 
 @pytest.fixture
@@ -101,6 +111,36 @@ def test_parts_of_finished_files_are_removed_and_others_stay(tmp_path):
         (tmp_path / name).touch()
     remove_unfinished(str(tmp_path), {"1.parquet"})
     assert sorted(path.name for path in tmp_path.iterdir()) == [".2.parquet.host-7.part", "1.parquet"]
+
+
+def test_a_file_that_is_renamed_during_a_listing_hides_no_other(tmp_path, monkeypatch):
+    for name in ("1.parquet", ".2.parquet.host-7.part", "3.parquet"):
+        (tmp_path / name).write_bytes(b"data")
+    listed = os.scandir
+
+    @contextlib.contextmanager
+    def scandir(folder):
+        with listed(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        (tmp_path / ".2.parquet.host-7.part").rename(tmp_path / "2.parquet")
+        yield found
+
+    monkeypatch.setattr("captioner.scale.locations.os.scandir", scandir)
+    assert files_in(str(tmp_path)) == {"1.parquet": 4, "3.parquet": 4}
+
+
+def test_outputs_are_removed_unless_one_is_read_only(store, tmp_path):
+    kept, other = tmp_path / "kept", tmp_path / "other"
+    kept.touch(mode=0o444)
+    other.touch()
+    with pytest.raises(PermissionError, match="read-only"):
+        remove_outputs([str(other), str(kept)])
+    assert other.exists() and kept.exists()
+    with open_output(f"{store}/out/a") as file:
+        file.write(b"x")
+    remove_outputs([str(other), f"{store}/out/a", f"{store}/out/missing"])
+    assert not other.exists()
+    assert files_in(f"{store}/out") == {}
 
 
 def test_the_last_part_of_an_address_has_no_query():

@@ -70,6 +70,26 @@ def test_the_only_column_of_bytes_is_taken_and_none_is_an_error(tmp_path):
         read(write_parquet(tmp_path / "b.parquet", number=[1]))
 
 
+def test_a_column_is_recognised_only_if_its_type_can_hold_pictures(tmp_path):
+    (data,) = pictures(1)
+    path = write_parquet(tmp_path / "a.parquet", image=[7], data=[[1.5]], path=["a.png"], thumbnail=[data])
+    (sample,) = read(path)
+    assert sample.picture == str(tmp_path / "a.png")
+    with pytest.raises(UsageError, match="--image-column image: neither bytes nor paths of pictures, but int64"):
+        read(path, Columns("image"))
+    (sample,) = read(write_parquet(tmp_path / "b.parquet", image=[7], thumbnail=[data]))
+    assert data_of(sample) == data
+
+
+@pytest.mark.parametrize("kind", [pyarrow.large_binary(), pyarrow.dictionary(pyarrow.int8(), pyarrow.binary())])
+def test_other_types_of_bytes_are_bytes(kind, tmp_path):
+    (data,) = pictures(1)
+    column = pyarrow.array([data]).cast(kind) if kind == pyarrow.large_binary() else pyarrow.array([data], kind)
+    pyarrow.parquet.write_table(pyarrow.table({"image": column}), tmp_path / "a.parquet")
+    (sample,) = read(tmp_path / "a.parquet")
+    assert data_of(sample) == data
+
+
 def test_a_damaged_row_group_gives_rows_with_errors_and_is_named(tmp_path):
     files = pictures(8)
     path = tmp_path / "p.parquet"

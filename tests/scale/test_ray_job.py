@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from captioner.scale.job import plan_job
 from captioner.scale.ray_job import ATTEMPTS, CaptionShard, Tracker
 from captioner.scale.shard_captioning import ShardCaptioner, ShardReport, ShardSettings
 from captioner.scale.shards import find_shards
@@ -152,6 +153,21 @@ def test_a_shard_whose_output_exists_is_reported_and_not_captioned_again(caption
     actor({"shard": [shard]})
     assert identity(tmp_path / "out" / "a.parquet") == before
     assert [report.pictures for report in tracker.news(0)[2]] == [2]
+
+
+def test_an_output_that_is_to_be_replaced_is_not_taken_for_that_of_a_lost_worker(caption_shard, tmp_path):
+    webdataset(tmp_path / "a.tar", pictures(2))
+    actor, tracker = caption_shard(tmp_path / "out")
+    arguments = ([str(tmp_path / "a.tar")], str(tmp_path / "out"), actor._captioner.settings)
+    actor._captioner.caption(plan_job(*arguments, shard_size=100).left[0], str(tmp_path / "out"))
+    (tmp_path / "out" / "other.parquet").touch()
+    webdataset(tmp_path / "a.tar", pictures(3))
+    job = plan_job(*arguments, shard_size=100, overwrite=True)
+    job.prepare()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["other.parquet"]
+    tracker.begin("a")  # a worker that was lost before it had written anything
+    actor({"shard": job.left})
+    assert [report.pictures for report in tracker.news(0)[2]] == [3]
 
 
 def test_an_unexpected_error_costs_one_shard_only(caption_shard, tmp_path, monkeypatch):

@@ -96,3 +96,11 @@ def test_outputs_are_in_the_folder_or_at_the_address():
     shard = Shard("in/7.tar", "tar", "7")
     assert Path(shard.output("out/", "parquet")) == Path("out/7.parquet")
     assert shard.output("s3://bucket/out/", "webdataset") == "s3://bucket/out/7.tar"
+
+
+@pytest.mark.parametrize("argument", [".", "./", "metadata.jsonl", "../set", "./../set/metadata.jsonl"])
+def test_the_shard_of_a_metadata_file_has_the_name_of_its_folder(argument, tmp_path, monkeypatch):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "metadata.jsonl").write_text('{"file_name": "a.png"}\n')
+    monkeypatch.chdir(tmp_path / "set")
+    assert [shard.name for shard in find_shards([argument])] == ["set-000000000"]
