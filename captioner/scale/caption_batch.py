@@ -59,9 +59,11 @@ class CaptionBatch:
             column: The column with the pictures: bytes, paths, or Hugging Face's struct of both.
             keep_column: Keep the column with the pictures. By default, the result is without it.
             threads: Processors of an actor; as many as Ray gave it by default.
-            settings: Backend, batch and limits, instead of `model` and `threads`.
+            settings: Backend, batch and limits, instead of `model`, `threads` and `options`.
             options: Fields of `SearchOptions`.
         """
+        if settings is not None and (model != "default" or threads is not None or options):
+            raise UsageError("settings has the model, the threads and the search options; give them there only")
         if settings is None:
             settings = ShardSettings(model=model, threads=threads or granted_cpus(), options=dict(options))
         self.column, self.keep_column = column, keep_column

@@ -61,6 +61,8 @@ def plan_job(
         raise UsageError(f"{other.location}: --format webdataset copies tar shards; use --format parquet for this one")
     if output.startswith(("http://", "https://")):
         raise UsageError(f"--output {output}: nothing can be written to a web server")
+    if not is_address(output) and Path(output).is_file():
+        raise UsageError(f"--output {output} is a file; shards are written to a folder")
     beside = next((shard for shard in shards if _place(folder_of(shard.location)) == _place(output)), None)
     if beside is not None:  # an output could have the name of a shard, or be taken for one
         raise UsageError(f"--output {output} is the folder of {beside.location}; choose another one")

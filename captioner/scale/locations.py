@@ -61,6 +61,7 @@ def files_in(folder: str) -> dict[str, int]:
             return {}
     store, path = store_of(folder)
     try:
+        store.invalidate_cache(path)  # other workers write there
         entries = store.ls(path, detail=True)
     except (FileNotFoundError, NotADirectoryError):
         return {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "caption", "sentence", "score", "confidence", "words", "error", "model", "version")
 
-_VARIABLE = re.compile(r"\d[\d,.]*(?:x\d+)?|\(.*")
+_VARIABLE = re.compile(r"\b\d[\d,.]*(?:x\d+)?|\(.*")
 
 
 def row_of(key: str, result: Caption | Failure, model: str) -> dict[str, Any]:

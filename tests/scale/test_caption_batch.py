@@ -14,6 +14,7 @@ from captioner import UsageError
 from captioner.scale import CaptionBatch
 from captioner.scale.caption_batch import granted_cpus
 from captioner.scale.rows import COLUMNS, schema
+from captioner.scale.shard_captioning import ShardSettings
 from tests.scale.written_shards import NOISE, pictures
 
 
@@ -85,3 +86,9 @@ def test_the_column_can_be_named_and_kept_and_an_empty_batch_is_one(model):
 def test_wrong_options_are_refused_when_the_model_is_loaded(model):
     with pytest.raises(UsageError, match="beem"):
         CaptionBatch(str(model), beem=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("other", [{"beam": 3}, {"threads": 1}, {"model": "toy"}])
+def test_settings_and_what_they_would_hide_are_refused_together(other, model):
+    with pytest.raises(UsageError, match="give them there only"):
+        CaptionBatch(settings=ShardSettings(model=str(model)), **other)

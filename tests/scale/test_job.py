@@ -76,7 +76,12 @@ def test_the_summary_counts_pictures_failures_speed_and_cost():
 
 @pytest.mark.parametrize(
     ("output", "sentence"),
-    [("in", "the folder of"), ("in/../in/", "the folder of"), ("https://host/out", "nothing can be written")],
+    [
+        ("in", "the folder of"),
+        ("in/../in/", "the folder of"),
+        ("https://host/out", "nothing can be written"),
+        ("in/a.tar", "is a file"),
+    ],
 )
 def test_outputs_beside_the_shards_and_on_web_servers_are_refused(output, sentence, settings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

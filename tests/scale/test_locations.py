@@ -146,3 +146,11 @@ def test_outputs_are_removed_unless_one_is_read_only(store, tmp_path):
 def test_the_last_part_of_an_address_has_no_query():
     assert last_part("https://host/a/b.tar?sig=/x.parquet") == "b.tar"
     assert last_part("a/b/") == "b"
+
+
+def test_a_listing_is_not_that_of_a_cache(store, monkeypatch):
+    forgotten: list[str] = []
+    kind = type(fsspec.filesystem("memory"))
+    monkeypatch.setattr(kind, "invalidate_cache", lambda self, path=None: forgotten.append(path))
+    files_in(f"{store}/out")
+    assert [path.rpartition("/")[2] for path in forgotten] == ["out"]

@@ -180,6 +180,7 @@ def test_errors_are_counted_by_kind():
         "30x4 is more than the limit of 5 pixels; raise it",
     ]
     assert len({error_group(reason) for reason in reasons}) == 1
+    assert error_group("Install s3fs to open 3 files") == "Install s3fs to open N files"
     assert error_group("cannot be read (OSError: image file is truncated)") == "cannot be read"
 
 
