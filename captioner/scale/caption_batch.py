@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
 from numpy.typing import NDArray
 
 from captioner.errors import UsageError
@@ -74,6 +73,8 @@ class CaptionBatch:
 
         They are arrays of pyarrow, with the same types in every batch.
         """
+        import pyarrow
+
         if self.column not in batch:
             raise UsageError(f"there is no column {self.column!r}. Columns: {', '.join(batch)}.")
         cells = batch[self.column]
