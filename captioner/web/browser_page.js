@@ -12,7 +12,7 @@ const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
 async function prepareServiceWorker() {
   if (!navigator.serviceWorker) return false;
   try {
-    if (!(await isActive(await navigator.serviceWorker.register("./service_worker.js")))) return false;
+    if (!(await isActive(await navigator.serviceWorker.register("./service_worker.js", { updateViaCache: "none" })))) return false;
     if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return true;
     sessionStorage.setItem("reloaded", "yes"); // once: some browsers don't take the headers
     addEventListener("pageshow", () => location.reload()); // a browser may bring this page back instead of the new one
@@ -63,7 +63,7 @@ async function load() {
   loadingBar.hidden = true;
   const { webgpu, threads } = captioner.engine;
   const runs = `${webgpu ? "WebGPU and " : ""}WebAssembly SIMD, ${threads === 1 ? "one thread" : `${threads} threads`}`;
-  about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : ""}`;
+  about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : " It needs a network on the next visit too."}`;
   document.documentElement.classList.add("ready");
   if (offline) welcomeNewVersion();
   return captioner;

@@ -2,6 +2,8 @@
 // words have occurred. Log-probabilities stay 32-bit floats, so that results are Python's.
 import { OptionError } from "./search_options.js";
 
+// Punctuation around a word that captioner/text/tokenizer.py drops. Two or more of "!" and "?" are a token of their own.
+const AROUND = /^(?:['"`‘’“”«»;]|[-.,:](?!\d)|[!?](?![!?]))+|(?:['"`‘’“”«».,:;-]|(?<![!?])[!?](?![!?]))+$/g;
 const [PAD, START, END, UNK] = [0, 1, 2, 3], SPECIALS = 4;
 
 class Vocabulary {
@@ -13,7 +15,8 @@ class Vocabulary {
 
   // The number of a word that the user named; undefined if the model doesn't know it.
   number(word) {
-    const found = [word.trim().toLowerCase(), word].map((spelling) => this.index.get(spelling));
+    const spelled = word.trim().toLowerCase();
+    const found = [spelled, spelled.replace(AROUND, ""), word].map((spelling) => this.index.get(spelling));
     return found.find((number) => number >= SPECIALS);
   }
 }

@@ -3,6 +3,9 @@
 importScripts("release.js");
 
 const { version, files, headers: HEADERS } = self.RELEASE;
+// Not the host's: some don't know all of these.
+const TYPES = { html: "text/html", css: "text/css", js: "text/javascript", json: "application/json", webmanifest: "application/manifest+json", png: "image/png" };
+const typeOf = (path) => TYPES[path.split(".").pop()] ?? "application/octet-stream";
 const scope = self.registration.scope, PREFIX = `captioner-page ${scope} `, CACHE = PREFIX + version;
 
 async function checksum(bytes) {
@@ -18,7 +21,7 @@ self.addEventListener("install", (event) => {
       const response = await fetch(new URL(path, scope), { cache: "no-store" });
       const bytes = await response.arrayBuffer();
       if (!response.ok || (await checksum(bytes)) !== sha256) throw new Error(`${path} is not the file of this version`);
-      await cache.put(new URL(path, scope), new Response(bytes, { headers: { "Content-Type": response.headers.get("Content-Type") } }));
+      await cache.put(new URL(path, scope), new Response(bytes, { headers: { "Content-Type": typeOf(path) } }));
     }));
     if (!self.registration.active) await self.skipWaiting();
   })());

@@ -14,9 +14,10 @@ async function openCache(folder) {
   }
 }
 
-// captioner.json: what the folder contains. The service worker keeps it for times without a network.
+// captioner.json: what the folder contains. The service worker keeps it for times without a network. The host is asked
+// whether it has changed, because an old one does not fit the other files.
 async function readSettings(folder) {
-  const response = await fetch(new URL("captioner.json", folder)).catch(() => null);
+  const response = await fetch(new URL("captioner.json", folder), { cache: "no-cache" }).catch(() => null);
   if (!response?.ok) throw new LoadError("The folder of the model can't be reached.");
   return response.json();
 }

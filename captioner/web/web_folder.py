@@ -5,7 +5,7 @@ captioner.json              what the folder contains: size and SHA-256 of every 
 model/NAME/                 the bundle without its 8-bit graphs
 runtime/                    onnxruntime-web
 service_worker.js, release.js, app.webmanifest, icon-*.png    the page as an app that works without a network
-package.json, captioner.d.ts, README.md                       the folder as an npm package
+package.json, captioner.d.ts, README.md, LICENSE              the folder as an npm package
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from captioner.web.photo_page import SCRIPTS, STYLE_SHEETS
 from captioner.web.reference_captions import reference_captions
 
 FORMAT = 1
+_FREE = "Apache-2.0"  # the licence of the scripts
 SETTINGS, RELEASE = "captioner.json", "release.js"
 PIXEL_LIMIT = (
     120_000_000  # a browser needs four bytes for each, and a tab may end without a message if there are too few
@@ -46,22 +47,29 @@ _OWN_SCRIPTS = (
     *("reading.js", "resampling.js", "picture_header.js", "checksum.js", "service_worker.js"),
 )
 _WASM = {
-    "script": "runtime/ort.wasm.min.mjs",
-    "loader": "runtime/ort-wasm-simd-threaded.mjs",
+    "script": "runtime/ort.wasm.min.js",
+    "loader": "runtime/ort-wasm-simd-threaded.js",
     "binary": "runtime/ort-wasm-simd-threaded.wasm",
     "encoder_providers": ["wasm"],
     "check": False,
 }
 # The encoder runs on the GPU. A decoding step is too small for it: moving its numbers takes longer than computing them.
 _WEBGPU = {
-    "script": "runtime/ort.jspi.min.mjs",
-    "loader": "runtime/ort-wasm-simd-threaded.jspi.mjs",
+    "script": "runtime/ort.jspi.min.js",
+    "loader": "runtime/ort-wasm-simd-threaded.jspi.js",
     "binary": "runtime/ort-wasm-simd-threaded.jspi.wasm",
     "encoder_providers": ["webgpu"],
     "check": True,
 }
 # Not part of the page: the service worker does not keep them. The page keeps the model and the runtime itself.
-_NOT_OF_THE_PAGE = ("captioner.d.ts", "package.json", "README.md", "service_worker.js", "runtime/LICENSE.txt")
+_NOT_OF_THE_PAGE = (
+    "captioner.d.ts",
+    "package.json",
+    "README.md",
+    "LICENSE",
+    "service_worker.js",
+    "runtime/LICENSE.txt",
+)
 
 
 def write_web_folder(
@@ -79,7 +87,7 @@ def write_web_folder(
     contents: dict[str, bytes] = {
         **_page_files(bundle),
         **_model_files(bundle),
-        **{f"runtime/{name}": path.read_bytes() for name, path in runtime.items()},
+        **{_runtime_path(name): path.read_bytes() for name, path in runtime.items()},
         "runtime/LICENSE.txt": LICENCE.encode(),
     }
     settings = _settings(bundle, contents)
@@ -90,6 +98,11 @@ def write_web_folder(
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).write_bytes(content)
     return {name: len(content) for name, content in contents.items()}
+
+
+def _runtime_path(name: str) -> str:
+    """Where a file of onnxruntime-web is in the folder. Some hosts don't know that .mjs is JavaScript."""
+    return f"runtime/{name.removesuffix('.mjs')}.js" if name.endswith(".mjs") else f"runtime/{name}"
 
 
 def check_web_folder(folder: Path) -> None:
@@ -133,6 +146,7 @@ def _page_files(bundle: Bundle) -> dict[str, bytes]:
     files["app.webmanifest"] = app_manifest(name).encode()
     files |= {f"icon-{size}.png": icon(size) for size in ICON_SIZES}
     files["README.md"] = _readme(bundle).encode()
+    files["LICENSE"] = _licence(bundle).encode()
     files["package.json"] = _json(_package(bundle))
     return files
 
@@ -196,7 +210,7 @@ def _package(bundle: Bundle) -> dict[str, Any]:
         "version": __version__,
         "description": f"Captions for pictures in the browser, with the model {bundle.manifest.name}",
         "keywords": ["image captioning", "attention", "onnxruntime-web", "alt text"],
-        "license": "Apache-2.0",
+        "license": _FREE if bundle.manifest.licence == _FREE else "SEE LICENSE IN LICENSE",
         "type": "module",
         "main": "./captioner.js",
         "types": "./captioner.d.ts",
@@ -222,6 +236,17 @@ Pictures are captioned on the device and sent nowhere. Nothing is loaded from ot
 - Scripts: captioner {__version__}, Apache-2.0
 - Model: {manifest.name}, {manifest.licence}, trained on {manifest.training_data}; [card](model/{manifest.name}/{CARD})
 - Runtime: onnxruntime-web {VERSION}, [MIT](runtime/LICENSE.txt)
+"""
+
+
+def _licence(bundle: Bundle) -> str:
+    """LICENSE: the parts of the folder have licences of their own."""
+    manifest = bundle.manifest
+    return f"""The parts of this folder have licences of their own:
+
+model/: {manifest.licence}; model/{manifest.name}/{CARD} has the details
+runtime/: onnxruntime-web, MIT; runtime/LICENSE.txt is its text
+all other files: captioner, Apache-2.0; https://www.apache.org/licenses/LICENSE-2.0 is its text
 """
 
 

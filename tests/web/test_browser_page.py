@@ -23,6 +23,7 @@ from tests.overlay.browser import contrasts, phone, requests, scheme
 from tests.serve.pictures import png
 from tests.serve.test_web_page import button, erased_caption, give, sentence, text_of
 from tests.tiny_bundle import write_model
+from tests.web.conftest import BLANK
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -203,15 +204,18 @@ def test_a_host_that_changes_a_file_of_the_page_costs_offline_use_only(browser: 
         browser.get(address)
         wait(browser, is_ready)
         about = text_of(browser, "#about")
-        assert "one thread" in about and "without a network" not in about
+        assert "one thread" in about and "It needs a network on the next visit too." in about
         browser.get("about:blank")
     errors(browser)
 
 
-def test_a_new_version_of_the_folder_replaces_the_old_one(browser: WebDriver, site: Path, tmp_path: Path):
+@pytest.mark.parametrize("headers", [{}, {"Cache-Control": "max-age=3600"}], ids=["plain", "caching"])
+def test_a_new_version_of_the_folder_replaces_the_old_one(
+    browser: WebDriver, site: Path, tmp_path: Path, headers: dict[str, str]
+):
     folder = tmp_path / "site"
     shutil.copytree(site, folder)
-    with static_server(folder) as address:
+    with static_server(folder, headers=headers) as address:
         browser.get(address)
         wait(browser, is_ready)
         other = write_model(tmp_path / "other", seed=3).folder
@@ -232,6 +236,35 @@ return (await Promise.all(caching.map((cache) => cache.keys()))).flat().map(({ u
         assert any("model/other" in url for url in kept) and not any("model/toy" in url for url in kept)
         browser.get("about:blank")
     errors(browser)
+
+
+def test_the_list_of_files_is_never_an_old_one_of_the_browsers_cache(browser: WebDriver, site: Path, tmp_path: Path):
+    shutil.copytree(site, tmp_path / "site")
+    script = 'return (await (await import("./web_files.js")).readSettings(new URL("./", location.href))).model;'
+    caching = {"Cache-Control": "max-age=3600"}
+    with static_server(tmp_path / "site", pages=BLANK, headers=caching) as address:
+        browser.get(address + "blank.html")
+        assert run(browser, script) == "toy"
+        path = tmp_path / "site" / "captioner.json"
+        path.write_text(path.read_text().replace('"model": "toy"', '"model": "another"'))
+        assert run(browser, script) == "another"
+        browser.get("about:blank")
+
+
+def test_kept_files_have_their_types_whatever_the_host_says(page: WebDriver):
+    script = """const types = {};
+for (const name of await caches.keys()) {
+  if (!name.startsWith(`captioner-page ${location.href}`)) continue;
+  const cache = await caches.open(name);
+  for (const request of await cache.keys()) {
+    types[new URL(request.url).pathname.slice(1)] = (await cache.match(request)).headers.get("Content-Type");
+  }
+}
+return types;"""
+    types = run(page, script)
+    assert types["app.webmanifest"] == "application/manifest+json"  # the server knows no such type
+    assert types["runtime/ort.wasm.min.js"] == types["browser_page.js"] == "text/javascript"
+    assert types["index.html"] == "text/html" and "application/octet-stream" not in types.values()
 
 
 def test_memory_stays_flat(page: WebDriver, tmp_path: Path):

@@ -11,7 +11,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from captioner.errors import CaptionerError
 from captioner.text.sentences import sentence
+from captioner.text.vocabulary import Vocabulary
 from tests.serve.pictures import b64
 
 VOCABULARY = Path(__file__).parents[2] / "weights" / "default" / "vocabulary.json"
@@ -48,6 +50,27 @@ def test_sentences_are_pythons_for_every_odd_word_of_the_vocabulary(scripts: Any
     cases = [case for case in cases if sum(word in CLITICS for word in case) < 2] + [[]]
     script = 'const { sentence } = await import("./sentences.js"); return args[0].map((words) => sentence(words));'
     assert scripts(script, cases) == [sentence(case) for case in cases]
+
+
+def test_named_words_are_found_as_in_python(scripts: Any):
+    words = ("<pad>", "<start>", "<end>", "<unk>", "dog", "cat", "t-shirt", "mr.", "'s", "5", "i")
+    vocabulary = Vocabulary(words)
+    shapes = ("{}", " {} ", "{}.", "{}!", "{}?", "{},", "{};", "{}...", '"{}"', "'{}'", "“{}”", "{}!!", "({})", "-{}")
+    cases = [shape.format(word) for shape in shapes for word in ("dog", "Dog", "t-shirt", "zebra", "dog cat", "5")]
+    cases += ["mr.", "Mr.", "'s", "I", "i.", "<unk>", "", "."]
+
+    def number(word: str) -> int | None:
+        try:
+            return vocabulary.number(word)
+        except CaptionerError:
+            return None
+
+    script = """const { Vocabulary } = await import("./constraints.js");
+const vocabulary = new Vocabulary({ words: args[0], recurring: [] });
+return args[1].map((word) => vocabulary.number(word) ?? null);"""
+    found = dict(zip(cases, scripts(script, words, cases), strict=True))
+    assert found == {word: number(word) for word in cases}
+    assert found["dog."] == found['"dog"'] == found["Dog!"] == words.index("dog")
 
 
 def test_checksums_without_the_browsers_help_are_sha256(scripts: Any):

@@ -158,6 +158,20 @@ def test_the_folder_is_a_package_that_npm_would_publish(site: Path):
     assert package["exports"]["."] == {"types": "./captioner.d.ts", "default": "./captioner.js"}
 
 
+def test_the_package_and_the_licence_file_name_the_licence_of_the_model(tmp_path: Path, site: Path, runtime: object):
+    assert json.loads((site / "package.json").read_text())["license"] == "SEE LICENSE IN LICENSE"
+    assert "model/: CC0-1.0" in (site / "LICENSE").read_text()
+    model = write_model(tmp_path / "free").folder
+    manifest = json.loads((model / "manifest.json").read_text()) | {"licence": "Apache-2.0"}
+    (model / "manifest.json").write_text(json.dumps(manifest))
+    write_web_folder(model, tmp_path / "web")
+    assert json.loads((tmp_path / "web" / "package.json").read_text())["license"] == "Apache-2.0"
+
+
+def test_scripts_have_an_ending_that_every_host_knows(site: Path):
+    assert not [name for name in files_of(site) if name.endswith(".mjs")]
+
+
 def test_the_types_name_the_search_options_of_python():
     text = (WEB / "captioner.d.ts").read_text(encoding="utf-8")
     named = set(re.findall(r"^  (\w+)\?:", text.split("interface SearchOptions")[1].split("\n}")[0], re.MULTILINE))
