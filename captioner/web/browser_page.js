@@ -96,7 +96,7 @@ const engine = {
         texts: captions.map(({ text, sentence }) => (options.style === "plain" ? text : sentence)),
         records: captions.map((one) => ({
           caption: one.text, sentence: one.sentence, confidence: rounded(one.confidence, 4),
-          score: rounded(one.score, 6), log_probability: rounded(one.logProbability, 6),
+          score: rounded(one.score, 6), log_probability: rounded(one.logProbability, 6), backend: "web",
         })),
       };
     } catch (error) {

@@ -1,6 +1,6 @@
 // Captions as a CSV file with the columns of `captioner caption --format csv --escape-formulas`.
 
-const COLUMNS = ["image", "rank", "caption", "sentence", "confidence", "score", "log_probability"];
+const COLUMNS = ["image", "rank", "caption", "sentence", "confidence", "score", "log_probability", "backend"];
 const FORMULA = /^'*[=+\-@\t\r]/; // what a spreadsheet would compute
 
 function cell(value) {

@@ -8,7 +8,7 @@
      })
 
    `options` are the values of the form by their names, and `erase` as "row:col,row:col". `captions` are for the viewer;
-   `texts` and `records` (caption, sentence, confidence, score, log_probability) have one entry per caption. */
+   `texts` and `records` (caption, sentence, confidence, score, log_probability, backend) have one entry per caption. */
 import { createViewer } from "./viewer.js";
 import { element } from "./stage.js";
 import { takePhoto } from "./camera.js";

@@ -19,6 +19,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from browser_session import run, static_server
 from captioner import Captioner
 from captioner.web.web_folder import write_web_folder
+from captioner.writers.lines import COLUMNS
 from tests.overlay.browser import contrasts, phone, requests, scheme
 from tests.serve.pictures import png
 from tests.serve.test_web_page import button, erased_caption, give, sentence, text_of
@@ -154,6 +155,8 @@ def test_a_batch_becomes_a_table_and_a_broken_file_gives_a_sentence(page: WebDri
     wait(page, lambda page: (tmp_path / "captions.csv").exists())
     with (tmp_path / "captions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(COLUMNS)
+    assert {row["backend"] for row in rows} == {"web"}
     captions = [Captioner.load(model)(png(seed)) for seed in (1, 2)]
     assert [row["image"] for row in rows] == ["1.png", "2.png"]
     assert [row["sentence"] for row in rows] == [caption.sentence for caption in captions]
