@@ -42,7 +42,8 @@ async function welcomeNewVersion() {
   takeOver();
 }
 
-// From here on, this page and its worker can send nothing to anyone, its own host included.
+// From here on, scripts of this page and its worker can make no request, to their own host either. Pictures and scripts
+// of the folder can still be loaded.
 function forbidConnections() {
   const policy = document.createElement("meta");
   policy.httpEquiv = "Content-Security-Policy";
