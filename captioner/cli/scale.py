@@ -99,7 +99,6 @@ def caption_command(
     """
     from captioner.files.existing import check_unoccupied
     from captioner.scale.job import plan_job
-    from captioner.scale.job_summary import JobSummary
     from captioner.scale.ray_job import RayPool, caption_on_ray
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
@@ -114,12 +113,11 @@ def caption_command(
             f"{output} has {len(job.finished):,} of {len(job.left) + len(job.finished):,} outputs: continue with "
             "--resume, replace them with --overwrite or choose another --output"
         )
-    summary = JobSummary(len(job.finished), price_per_cpu_hour=price_per_cpu_hour)
     pool = RayPool(address, actors, cpus_per_actor)
     return run_job(
         job,
         lambda captioner, summary: caption_on_ray(job, captioner.origin, pool, summary),
-        summary,
+        job.summary(price_per_cpu_hour),
         summary_file,
         how_to_continue=f"the same command with --resume{' instead of --overwrite' if overwrite else ''} continues",
     )

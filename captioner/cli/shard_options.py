@@ -10,8 +10,7 @@ import click
 from click.core import ParameterSource
 
 from captioner.cli.options import F, apply_options, check_effect, choice
-from captioner.scale.shard_writers import CAPTION_MEMBERS
-from captioner.scale.shards import SHARD_SIZE
+from captioner.scale.shards import CAPTION_MEMBERS, SHARD_SIZE
 from captioner.terminal import say
 
 if TYPE_CHECKING:
@@ -108,9 +107,9 @@ def run_job(
 
     check_writable(summary_file, "--summary")
     try:
+        captioner = job.load()  # refuses wrong options before any work
+        check_effect(dict(job.settings.options), [captioner.captioner])
         if job.left:
-            captioner = job.load()  # refuses wrong options before any work
-            check_effect(dict(job.settings.options), [captioner.captioner])
             run(captioner, summary)
     except KeyboardInterrupt:
         raise click.exceptions.Abort(f"stopped; {how_to_continue}") from None
@@ -133,13 +132,12 @@ def run_on_this_machine(
 ) -> int:
     """`captioner caption` for shards. An output that exists is finished, unless it is to be replaced."""
     from captioner.scale.job import caption_here, plan_job
-    from captioner.scale.job_summary import JobSummary
 
     job = plan_job(paths, output, settings, shard_size=shard_size, overwrite=overwrite)
     return run_job(
         job,
         lambda captioner, summary: caption_here(job, captioner, summary),
-        JobSummary(len(job.finished)),
+        job.summary(),
         summary_file,
         how_to_continue=f"the same command{' without --overwrite' if overwrite else ''} continues",
     )

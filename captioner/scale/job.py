@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from captioner.errors import UsageError
 from captioner.files.atomic import sweep
 from captioner.progress import ProgressBar
-from captioner.scale.finished_shards import check_same_origin
+from captioner.scale.damage_notes import note_location, read_note
+from captioner.scale.finished_shards import check_same_origin, write_origin
 from captioner.scale.job_summary import JobSummary
 from captioner.scale.locations import files_in, folder_of, is_address, last_part, remove_outputs
 from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
-from captioner.scale.shards import Shard, find_shards, unfinished
+from captioner.scale.shards import SUFFIXES, Shard, find_shards, unfinished
 from captioner.terminal import say
 from captioner.writers.parquet_writer import pyarrow_library
 
@@ -30,25 +31,42 @@ class Job:
     overwrite: bool = False  # outputs that exist are made again
 
     def load(self) -> ShardCaptioner:
-        """The job's model. Refuses wrong options, and outputs that were made with others."""
+        """The job's model. Refuses wrong options, and a folder whose captions were made with others."""
         if self.settings.format == "parquet":
             pyarrow_library()  # refuses if it is missing
         captioner = ShardCaptioner(self.settings)
-        check_same_origin(self.finished, self.output, self.settings.format, captioner.origin)
+        finished = self._outputs(self.finished)
+        known = {*finished, *self._outputs(self.left)}
+        suffix = SUFFIXES[self.settings.format]
+        others = [name for name in files_in(self.output) if name.endswith(suffix) and name not in known]
+        check_same_origin(finished, others, self.output, captioner.origin)
         return captioner
 
-    def prepare(self) -> None:
-        """Delete the outputs that are made again, and what killed writers left on this machine.
+    def summary(self, price_per_cpu_hour: float | None = None) -> JobSummary:
+        """A summary that has what is known of the finished shards."""
+        present = files_in(self.output)
+        notes = [read_note(shard, self.output, present) for shard in self.finished]
+        damaged = [note for note in notes if note]
+        return JobSummary(len(self.finished), price_per_cpu_hour=price_per_cpu_hour, damaged=damaged)
+
+    def prepare(self, origin: Mapping[str, str]) -> None:
+        """Delete the outputs that are made again, and what killed writers left. Note how the captions are made.
 
         An output that exists is finished, for a later run and for the worker that repeats a lost one's shard. So an old
         one may not stay while the job runs.
         """
+        present = files_in(self.output)
+        names = [note_location(shard, self.output) for shard in self.left]
         if self.overwrite:
-            present = files_in(self.output)
-            names = [shard.output(self.output, self.settings.format) for shard in self.left]
-            remove_outputs([name for name in names if last_part(name) in present])
+            names += [shard.output(self.output, self.settings.format) for shard in self.left]
+        remove_outputs([name for name in names if last_part(name) in present])
         if not is_address(self.output):
             sweep(Path(self.output))
+        if self.left:
+            write_origin(self.output, origin)
+
+    def _outputs(self, shards: Sequence[Shard]) -> list[str]:
+        return [last_part(shard.output(self.output, self.settings.format)) for shard in shards]
 
 
 def plan_job(
@@ -77,7 +95,7 @@ def _place(folder: str) -> str:
 
 def caption_here(job: Job, captioner: ShardCaptioner, summary: JobSummary) -> None:
     """Caption shards on this machine one after the other, and say what is wrong with any."""
-    job.prepare()
+    job.prepare(captioner.origin)
     summary.cpus = captioner.captioner.threads
     started = time.monotonic()
     try:

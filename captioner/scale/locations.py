@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -20,7 +21,12 @@ from captioner.installation import install_command
 # come from tables that others wrote.
 PROTOCOLS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "hdfs", "http", "https", "memory")
 
+_BUSY = (408, 425, 429)  # statuses of a web server that ask for another attempt
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+class StoreError(CaptionerError):
+    """A store that cannot be reached or read now. Another time, the same file may be read."""
 
 
 def is_address(name: str) -> bool:
@@ -33,7 +39,7 @@ def open_input(name: str) -> IO[bytes]:
     if not is_address(name):
         return Path(name).open("rb")
     store, path = store_of(name)
-    with _explained(name):
+    with store_errors(name):
         file: IO[bytes] = store.open(path, "rb")
         return file
 
@@ -66,7 +72,7 @@ def files_in(folder: str) -> dict[str, int]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except Exception as error:
-        raise _unavailable(folder, error) from error
+        raise _explained(folder, error) from error
     return {entry["name"].rpartition("/")[2]: entry.get("size") or 0 for entry in entries if entry["type"] == "file"}
 
 
@@ -88,7 +94,7 @@ def remove_outputs(names: Sequence[str]) -> None:
             Path(name).unlink(missing_ok=True)
             continue
         store, path = store_of(name)
-        with suppress(FileNotFoundError), _explained(name):
+        with suppress(FileNotFoundError), store_errors(name):
             store.rm_file(path)
 
 
@@ -141,7 +147,7 @@ def expanded(pattern: str) -> list[str]:
     if pattern.startswith(("http://", "https://")):  # "?" begins a query, and a web server lists nothing
         return [pattern]
     store, path = store_of(pattern)
-    with _explained(pattern):
+    with store_errors(pattern):
         return [store.unstrip_protocol(match) for match in sorted(store.glob(path))] or [pattern]
 
 
@@ -162,16 +168,50 @@ def store_of(address: str) -> tuple[Any, str]:
         raise UsageError(f"{address}: {error}") from None
 
 
+def is_on_web(address: str) -> bool:
+    return address.lower().startswith(("http://", "https://"))
+
+
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
-    """Stores raise exceptions of many libraries."""
+def store_errors(name: str) -> Iterator[None]:
+    """Turn what libraries of stores raise into a few kinds of errors.
+
+    FileNotFoundError and PermissionError are about the file, StoreError about its store, and any other CaptionerError
+    about the address.
+    """
     try:
         yield
-    except (CaptionerError, FileNotFoundError, PermissionError):
+    except CaptionerError:
         raise
     except Exception as error:
-        raise _unavailable(name, error) from error
+        raise _explained(name, error) from error
 
 
-def _unavailable(name: str, error: Exception) -> CaptionerError:
-    return CaptionerError(f"{name}: cannot be opened ({type(error).__name__}: {error})")
+def _explained(name: str, error: Exception) -> Exception:
+    if is_on_web(name):
+        return _explained_web(name, error)
+    if isinstance(error, (FileNotFoundError, PermissionError)):
+        return error
+    return _unreadable(name, error)
+
+
+def _explained_web(name: str, error: Exception) -> Exception:
+    """fsspec calls every failure of a web server a missing file; the real one is its cause."""
+    cause = error
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        cause = error.__cause__
+    status = getattr(cause, "status", None)
+    if isinstance(cause, FileNotFoundError) or status in (404, 410):
+        return FileNotFoundError(errno.ENOENT, "no such file", name)
+    if isinstance(cause, PermissionError) or status in (401, 403):
+        return PermissionError(errno.EACCES, "no permission to read it", name)
+    if isinstance(status, int) and 400 <= status < 500 and status not in _BUSY:
+        return CaptionerError(f"{name}: the web server refuses it (status {status})")
+    return _unreadable(name, cause)
+
+
+def _unreadable(name: str, error: Exception) -> CaptionerError:
+    sentence = f"({type(error).__name__}: {error})"
+    if isinstance(error, ValueError):  # the address, and not its store
+        return CaptionerError(f"{name}: cannot be opened {sentence}")
+    return StoreError(f"{name}: the store cannot be read {sentence}")

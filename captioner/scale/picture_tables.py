@@ -16,9 +16,9 @@ from captioner.scale.samples import (
     LARGEST,
     DamagedShard,
     Sample,
+    StoredPicture,
     UnreadPicture,
     picture_bytes,
-    stored_picture,
     too_large,
     unreadable,
 )
@@ -130,7 +130,7 @@ def _beside(key: str, path: str, folder: str) -> str | UnreadPicture:
 
 
 def _picture_at(key: str, location: str) -> str | UnreadPicture:
-    return stored_picture(key, location) if is_address(location) else location
+    return StoredPicture(key, location) if is_address(location) else location
 
 
 def _image_column(schema: Any, given: str | None, name: str) -> str:

@@ -23,6 +23,7 @@ from captioner.errors import CaptionerError, UsageError
 from captioner.inference.model_loading import processors
 from captioner.installation import install_command
 from captioner.progress import ProgressBar
+from captioner.scale.cluster_address import connect
 from captioner.scale.finished_shards import report_of_output
 from captioner.scale.job import Job
 from captioner.scale.job_summary import JobSummary
@@ -124,7 +125,7 @@ def caption_on_ray(job: Job, origin: dict[str, str], pool: RayPool, summary: Job
     output = _absolute(job.output)
     shards = [replace(shard, location=_absolute(shard.location)) for shard in largest_first(with_sizes(job.left))]
     with _connected(pool) as ray:
-        job.prepare()
+        job.prepare(origin)
         actors = min(len(shards), pool.actors or _room(ray, pool.cpus_per_actor))
         summary.cpus = actors * pool.cpus_per_actor
         started = time.monotonic()
@@ -199,10 +200,7 @@ def _connected(pool: RayPool) -> Iterator[Any]:
         if address == "local":
             # On the loopback: nobody else on the network can reach a cluster that runs only for this job.
             options |= {"num_cpus": processors(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-        try:
-            ray.init(address, **options)
-        except (ConnectionError, ValueError, RuntimeError, ImportError) as error:
-            raise UsageError(f"--address {address}: no Ray cluster could be reached ({error})") from None
+        connect(ray, address, options)
     try:
         yield ray
     finally:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.images.inputs import PictureBytes
-from captioner.scale.locations import open_input
+from captioner.scale.locations import StoreError, is_on_web, open_input, store_errors
 
 LARGEST = 256_000_000  # bytes of an encoded picture
 PAUSES = (1.0, 3.0)  # seconds between the attempts to fetch a picture from a store
@@ -24,6 +25,41 @@ class UnreadPicture:
 
     def __init__(self, name: str, read: Callable[[], bytes]) -> None:
         self.name, self.read = name, read
+
+
+class StoredPicture(UnreadPicture):
+    """A picture in a store, which is fetched when its turn comes.
+
+    If the store fails again and again, that is an error of this picture too, and `outage` says so.
+    """
+
+    def __init__(self, name: str, address: str) -> None:
+        super().__init__(name, self._fetch_again)
+        self.address, self.outage = address, ""
+
+    @property
+    def web_server(self) -> str:
+        """The web server that has the picture; empty if it is in a store of another kind."""
+        return urlsplit(self.address).netloc if is_on_web(self.address) else ""
+
+    def _fetch_again(self) -> bytes:
+        for pause in PAUSES:
+            try:
+                return self._fetch()
+            except StoreError:  # it may work in a moment
+                time.sleep(pause)
+        try:
+            return self._fetch()
+        except StoreError as error:
+            self.outage = str(error)
+            raise StoreError(f"{self.name}: {self.outage.removeprefix(f'{self.address}: ')}") from error
+
+    def _fetch(self) -> bytes:
+        with store_errors(self.address), open_input(self.address) as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise UsageError(f"{self.name}: more than {LARGEST:,} bytes, the limit for an encoded picture")
+        return data
 
 
 @dataclass(frozen=True)
@@ -73,29 +109,6 @@ def unreadable(name: str, reason: str) -> UnreadPicture:
 
 def too_large(name: str, size: int) -> UnreadPicture:
     return unreadable(name, f"{size:,} bytes are more than the limit of {LARGEST:,} for an encoded picture")
-
-
-def stored_picture(name: str, address: str) -> UnreadPicture:
-    """A picture in a store, which is fetched when its turn comes."""
-
-    def fetch() -> bytes:
-        with open_input(address) as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise UsageError(f"{name}: more than {LARGEST:,} bytes, the limit for an encoded picture")
-        return data
-
-    def fetch_again() -> bytes:
-        for pause in PAUSES:
-            try:
-                return fetch()
-            except (UsageError, FileNotFoundError, PermissionError):
-                raise
-            except Exception:  # the store or the network, which may work in a moment
-                time.sleep(pause)
-        return fetch()
-
-    return UnreadPicture(name, fetch_again)
 
 
 def batches(samples: Iterable[Sample], size: int) -> Iterator[list[Sample]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -19,12 +19,13 @@ from captioner.images.limits import LIMITS, Limits
 from captioner.images.reading import ImageSource
 from captioner.inference.streaming import CaptionStream
 from captioner.options import BATCH, BackendName
+from captioner.scale.damage_notes import write_note
 from captioner.scale.locations import folder_of, is_address, open_input, open_output
 from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
 from captioner.scale.rows import error_group, row_of
-from captioner.scale.samples import DamagedShard, Sample, batches
-from captioner.scale.shard_writers import CaptionMember, ParquetShard, ShardWriter, WebdatasetShard
-from captioner.scale.shards import Shard, ShardFormat
+from captioner.scale.samples import DamagedShard, Sample, StoredPicture, batches
+from captioner.scale.shard_writers import ParquetShard, ShardWriter, WebdatasetShard
+from captioner.scale.shards import CaptionMember, Shard, ShardFormat
 from captioner.scale.tar_shards import read_tar
 from captioner.text.json_text import to_json
 
@@ -101,13 +102,15 @@ class ShardCaptioner:
         pictures = reported = 0
         reported_at = started
         damage: list[str] = []
+        web_servers: set[str] = set()
         try:
             with ExitStack() as stack:
                 source = stack.enter_context(_open_shard(shard))
-                samples = self._undamaged(shard, source, damage)
+                samples = self._undamaged(shard, source, damage, web_servers)
                 output = stack.enter_context(open_output(shard.output(folder, self.settings.format)))
                 writer = stack.enter_context(self._writer(output))
-                for sample, row in self.rows(samples):
+                for sample, row in stack.enter_context(closing(self.rows(samples))):
+                    _check_store(sample, web_servers, shard)
                     writer.write(sample, row)
                     if row is None:
                         continue
@@ -117,20 +120,25 @@ class ShardCaptioner:
                     if time.monotonic() - reported_at > REPORT_EVERY:
                         progress(pictures - reported)
                         reported, reported_at = pictures, time.monotonic()
+                if damage:  # before the output has its name: no later run may see it without the note
+                    write_note(shard, folder, damage[0])
         except Exception as error:
             return ShardReport(shard.name, problem=_problem(error, shard, folder), is_finished=False)
         finally:
             progress(pictures - reported)
         return ShardReport(shard.name, pictures, errors, time.monotonic() - started, "".join(damage))
 
-    def _undamaged(self, shard: Shard, source: IO[bytes], damage: list[str]) -> Iterator[Sample]:
-        """The samples of a shard up to its damage, which is noted."""
+    def _undamaged(self, shard: Shard, source: IO[bytes], damage: list[str], web_servers: set[str]) -> Iterator[Sample]:
+        """The samples of a shard up to its damage, which is noted, as are the web servers of its pictures."""
         try:
-            yield from _samples(shard, source, self.settings)
+            for sample in _samples(shard, source, self.settings):
+                if isinstance(sample.picture, StoredPicture) and sample.picture.web_server:
+                    web_servers.add(sample.picture.web_server)
+                yield sample
         except DamagedShard as error:
             damage.append(str(error))
 
-    def rows(self, samples: Iterator[Sample]) -> Iterator[tuple[Sample, dict[str, Any] | None]]:
+    def rows(self, samples: Iterator[Sample]) -> Generator[tuple[Sample, dict[str, Any] | None]]:
         """Each sample with its row, in order."""
         waiting: deque[Sample] = deque()
 
@@ -157,6 +165,17 @@ def fingerprint(model: str) -> str:
     files = read_manifest(find_model(model)).files
     checksums = sorted(f"{name} {record.sha256}" for name, record in files.items())
     return hashlib.sha256("\n".join(checksums).encode()).hexdigest()[:16]
+
+
+def _check_store(sample: Sample, web_servers: set[str], shard: Shard) -> None:
+    """Give up a shard whose store has failed, so that the next run tries it again.
+
+    A list of pictures from many web servers will always have some that are gone. They cost their pictures only.
+    `web_servers` are those of the next batches too, and the same in every run.
+    """
+    picture = sample.picture
+    if isinstance(picture, StoredPicture) and picture.outage and (not picture.web_server or len(web_servers) == 1):
+        raise CaptionerError(f"{shard.location}: {picture.outage}")
 
 
 def _problem(error: Exception, shard: Shard, folder: str) -> str:

@@ -7,16 +7,14 @@ import json
 import tarfile
 from collections.abc import Sequence
 from types import TracebackType
-from typing import IO, Any, Literal, Protocol, get_args
+from typing import IO, Any, Protocol
 
 from captioner.errors import CaptionerError
 from captioner.scale.rows import schema
 from captioner.scale.samples import Member, Sample
+from captioner.scale.shards import CaptionMember
 from captioner.text.json_text import to_json
 from captioner.writers.parquet_writer import ROWS, escape_name, pyarrow_library
-
-CaptionMember = Literal["txt", "json"]
-CAPTION_MEMBERS: tuple[CaptionMember, ...] = get_args(CaptionMember)
 
 
 class ShardWriter(Protocol):
@@ -81,7 +79,10 @@ class WebdatasetShard:
         members: Sequence[Member] = sample.members
         if row is not None and self._captions_in == "txt":
             kind, text = ("error", row["error"]) if row["caption"] is None else ("caption", row["sentence"])
-            members = [*members, Member(f"{sample.key}.{kind}.txt", text.encode(errors="backslashreplace"))]
+            name = f"{sample.key}.{kind}.txt"
+            if any(member.name == name for member in members):
+                raise CaptionerError(f"{name}: the shard has this file already; use --captions-in json")
+            members = [*members, Member(name, text.encode(errors="backslashreplace"))]
         elif row is not None:
             members = _with_json(members, f"{sample.key}.json", row)
         for member in members:

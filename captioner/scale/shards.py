@@ -14,6 +14,8 @@ from captioner.scale.locations import expanded, files_in, folder_of, inside, is_
 ShardKind = Literal["tar", "parquet", "metadata", "list"]
 ShardFormat = Literal["parquet", "webdataset"]
 FORMATS: tuple[ShardFormat, ...] = get_args(ShardFormat)
+CaptionMember = Literal["txt", "json"]  # where a webdataset shard has its captions
+CAPTION_MEMBERS: tuple[CaptionMember, ...] = get_args(CaptionMember)
 SUFFIXES: dict[ShardFormat, str] = {"parquet": ".parquet", "webdataset": ".tar"}  # of outputs
 
 # A list has no natural shards, so it is divided. docs/scale-out.md has the simulation that chose the number.

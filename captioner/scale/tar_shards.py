@@ -6,13 +6,14 @@ A tar is read from its beginning to its end, member by member, and never unpacke
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from captioner.errors import CaptionerError
 from captioner.images.decoding import SUFFIXES
 from captioner.images.file_kinds import HEADER, kind_of
 from captioner.images.inputs import PictureBytes
+from captioner.scale.locations import is_address, store_errors
 from captioner.scale.samples import (
     LARGEST,
     DamagedShard,
@@ -24,6 +25,10 @@ from captioner.scale.samples import (
     unreadable,
 )
 
+# A sample with more files or bytes is divided, so that a shard of names such as video.00001.jpg is never in memory.
+SAMPLE_FILES = 100
+SAMPLE_BYTES = 64_000_000
+
 _CHUNK = 1 << 20
 _PARSING = (ValueError, OverflowError, EOFError, LookupError)  # of tarfile, on damaged headers
 
@@ -34,14 +39,14 @@ class _ForwardFile:
     tarfile takes a damaged or missing header for the end of the archive; the block tells whether it was one.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._position = file, 0
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file, self._name, self._position = file, name, 0
         self.last = b""
 
     def read(self, size: int = -1) -> bytes:
         parts = []
         while size < 0 or size > 0:  # a store may return less than was asked for
-            part = self._file.read(size)
+            part = self._part(size)
             if not part:
                 break
             parts.append(part)
@@ -49,6 +54,12 @@ class _ForwardFile:
         self.last = b"".join(parts)
         self._position += len(self.last)
         return self.last
+
+    def _part(self, size: int) -> bytes:
+        if not is_address(self._name):
+            return self._file.read(size)
+        with store_errors(self._name):  # else tarfile takes some of them for damage of the file
+            return self._file.read(size)
 
     def tell(self) -> int:
         return self._position
@@ -67,7 +78,7 @@ def read_tar(file: IO[bytes], name: str, *, with_members: bool) -> Iterator[Samp
 
     Without `with_members`, only pictures are read; the other files are skipped.
     """
-    source = _ForwardFile(file)
+    source = _ForwardFile(file, name)
     try:
         tar = tarfile.TarFile(fileobj=source)  # type: ignore[arg-type]
     except (tarfile.TarError, *_PARSING) as error:
@@ -88,6 +99,9 @@ def read_tar(file: IO[bytes], name: str, *, with_members: bool) -> Iterator[Samp
         if _key(info.name) != sample.key:
             yield from sample.samples()
             sample = _Parts(_key(info.name))
+        elif sample.is_full(info.name):
+            yield from sample.samples(is_divided=True)
+            sample = sample.rest()
         try:
             sample.add(tar, info, with_members=with_members)
         except tarfile.ReadError:
@@ -103,15 +117,34 @@ def read_tar(file: IO[bytes], name: str, *, with_members: bool) -> Iterator[Samp
 
 
 class _Parts:
-    """The files of one sample, while they are read."""
+    """The files of one sample, while they are read. `rest` continues a sample that is divided after a stem."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, divided_after: str | None = None) -> None:
         self.key = key
-        self._members: list[Member] = []
+        self._members: list[tuple[Member, int | None]] = []  # with the number of the picture that it is
         self._pictures: list[tuple[str, PictureBytes | UnreadPicture]] = []
+        self._files = self._bytes = 0
+        self._last_stem = ""
+        self._divided_after = divided_after
+
+    def is_full(self, name: str) -> bool:
+        """Whether the sample is divided before this file.
+
+        Files that differ only in their endings stay together, unless there are very many.
+        """
+        if _stem(name) != self._last_stem:
+            return self._files >= SAMPLE_FILES or self._bytes >= SAMPLE_BYTES
+        return self._files >= 2 * SAMPLE_FILES or self._bytes >= 2 * LARGEST
+
+    def rest(self) -> _Parts:
+        """The next part of this sample, which is divided."""
+        return _Parts(self.key, self._last_stem)
 
     def add(self, tar: tarfile.TarFile, info: tarfile.TarInfo, *, with_members: bool) -> None:
         """Read a member, as far as it is needed."""
+        self._files += 1
+        self._bytes += info.size
+        self._last_stem = _stem(info.name)
         if info.size > LARGEST:
             if with_members:
                 raise CaptionerError(
@@ -129,24 +162,45 @@ class _Parts:
             return
         data = header + file.read()
         if is_picture:
-            self._pictures.append((info.name, picture_bytes(info.name, data)))
+            picture = picture_bytes(info.name, data)
+            self._pictures.append((info.name, picture))
+            data = picture if isinstance(picture, PictureBytes) else data  # one copy in memory
         if with_members:
-            self._members.append(Member(info.name, data, info.mtime))
+            number = len(self._pictures) - 1 if is_picture else None
+            self._members.append((Member(info.name, data, info.mtime), number))
 
     def add_cut(self, name: str) -> None:
         """A file whose rest is missing."""
         if _is_picture(name, b""):
             self._pictures.append((name, unreadable(name, "the shard is cut off inside this picture")))
 
-    def samples(self) -> Iterator[Sample]:
-        """One sample per picture. Where there are several, their keys have the second part of the name too."""
-        members = tuple(self._members)
-        if not self._pictures and members:
-            yield Sample(self.key, None, members)
-        for name, picture in self._pictures:
-            key = self.key if len(self._pictures) == 1 else name.rpartition(".")[0]
-            yield Sample(key, picture, members)
-            members = ()
+    def samples(self, *, is_divided: bool = False) -> Iterator[Sample]:
+        """One sample per picture, each with the files that are named after it. The first one has the other files.
+
+        With `is_divided`, more files of the sample follow.
+        """
+        keys = self._keys(is_divided=is_divided or self._divided_after is not None)
+        members: list[list[Member]] = [[] for _ in keys or [""]]
+        for member, number in self._members:
+            members[_owner(member.name, keys) if number is None else number].append(member)
+        if not self._pictures and self._members:
+            yield Sample(self.key, None, tuple(members[0]))
+        for key, (_, picture), own in zip(keys, self._pictures, members, strict=False):
+            yield Sample(key, picture, tuple(own))
+
+    def _keys(self, *, is_divided: bool) -> list[str]:
+        """The key of each picture: that of the sample, or where there are several, as much of its name as they need."""
+        names = [name for name, _ in self._pictures]
+        if len(names) == 1 and not is_divided:
+            return [self.key]
+        stems = [_stem(name) for name in names]
+        return stems if len({*stems, self._divided_after}) == len(stems) + 1 else names
+
+
+def _owner(name: str, keys: Sequence[str]) -> int:
+    """The number of the picture that a file is named after; the first one if there is none."""
+    matching = [number for number, key in enumerate(keys) if name.startswith(f"{key}.")]
+    return max(matching, key=lambda number: len(keys[number]), default=0)
 
 
 def _is_picture(name: str, header: bytes) -> bool:
@@ -159,3 +213,8 @@ def _key(name: str) -> str:
     """The name up to the first dot of its last part."""
     folder, slash, last = name.rpartition("/")
     return f"{folder}{slash}{last.partition('.')[0]}"
+
+
+def _stem(name: str) -> str:
+    """The name without its last ending."""
+    return name.rpartition(".")[0] or name

@@ -31,8 +31,8 @@ def problems(shards: Path, output: Path, reference: Path, first_seen: dict[str, 
     """
     found = []
     for shard in sorted(shards.glob("*.tar")):
-        if shard.name == "noise.tar":
-            found += ["noise.tar has an output"] * (output / "noise.parquet").exists()
+        if shard.name == "junk.tar":  # no tar file
+            found += ["junk.tar has an output"] * (output / "junk.parquet").exists()
             continue
         file = output / f"{shard.stem}.parquet"
         if not file.exists():
@@ -46,9 +46,11 @@ def problems(shards: Path, output: Path, reference: Path, first_seen: dict[str, 
             found.append(f"{shard.name}: its rows differ from those of captioner caption")
         if any((row["caption"] is None) == (row["error"] is None) for row in rows):
             found.append(f"{shard.name}: a row has neither or both of caption and error")
+        if shard.name == "noise.tar" and any(row["caption"] is not None for row in rows):
+            found.append("noise.tar: noise has a caption")
         if first_seen.get(file.name, identity(file)) != identity(file):
             found.append(f"{shard.name} was captioned again after it was finished")
-    left = [path.name for path in output.iterdir() if path.suffix != ".parquet"]
+    left = [path.name for path in output.iterdir() if path.suffix != ".parquet" and not path.name.startswith("_")]
     return found + ([f"files that are left over: {', '.join(left)}"] if left else [])
 
 

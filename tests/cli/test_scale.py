@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from captioner import cli
+from captioner.scale.job import caption_here, plan_job
+from captioner.scale.shard_captioning import ShardSettings
 from tests.scale.written_shards import NOISE, pictures, rows, webdataset
 from tests.tiny_bundle import write_model
 
@@ -60,11 +62,17 @@ def test_wrong_calls_are_refused_before_a_cluster_is_started(arguments, sentence
     assert sentence in err
 
 
-def test_a_finished_job_needs_no_cluster(run, tmp_path):
-    webdataset(tmp_path / "a.tar", pictures(1))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a.parquet").write_bytes(b"x")
-    assert run("a.tar", "--output", "out", "--resume") == (0, "0 captioned in 0 shards (1 before)")
+def test_a_finished_job_needs_no_cluster_and_says_what_its_first_run_said(run, model, tmp_path):
+    shard = webdataset(tmp_path / "a.tar", pictures(3))
+    shard.write_bytes(shard.read_bytes()[:3600])
+    settings = ShardSettings(model=str(model))
+    job = plan_job(["a.tar"], "out", settings, shard_size=100)
+    caption_here(job, job.load(), job.summary())
+    code, err = run("a.tar", "--output", "out", "--resume")
+    assert code == 1  # as that of the first run
+    assert "0 captioned in 0 shards (1 before) damaged: a.tar: it is cut off" in err
+    code, err = run("a.tar", "--output", "out", "--resume", "--beam", "1")
+    assert (code, "other settings (search" in err) == (2, True)
 
 
 @pytest.mark.slow

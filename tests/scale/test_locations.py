@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import http.server
 import os
-import threading
 import uuid
 
 import fsspec
@@ -22,6 +19,7 @@ from captioner.scale.locations import (
     remove_outputs,
     remove_unfinished,
 )
+from tests.scale.web_server import web_server
 
 
 @pytest.fixture
@@ -30,22 +28,10 @@ def store() -> str:
     return f"memory://{uuid.uuid4().hex}"
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def web(tmp_path):
-    """A web server for the files of a folder."""
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with web_server(tmp_path) as server:
+        yield server.address
 
 
 def test_an_output_in_a_store_appears_complete_and_alone(store):

@@ -12,7 +12,7 @@ import pytest
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
-from captioner.scale.samples import DamagedShard, Sample, UnreadPicture, stored_picture
+from captioner.scale.samples import DamagedShard, Sample, StoredPicture, UnreadPicture
 from tests.scale.written_shards import NOISE, data_of, pictures, write_parquet
 
 
@@ -148,8 +148,8 @@ def test_a_picture_is_fetched_again_if_the_store_fails_and_not_if_it_is_missing(
 
     monkeypatch.setattr("captioner.scale.samples.open_input", opened)
     monkeypatch.setattr("captioner.scale.samples.PAUSES", (0.0, 0.0))
-    assert stored_picture("a", "s3://b/a").read() == b"data"
+    assert StoredPicture("a", "s3://b/a").read() == b"data"
     assert len(calls) == 3
     with pytest.raises(FileNotFoundError):
-        stored_picture("b", "s3://b/missing").read()
+        StoredPicture("b", "s3://b/missing").read()
     assert len(calls) == 4

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import tarfile
+import tracemalloc
 import uuid
 from pathlib import Path
 
@@ -125,6 +127,22 @@ def test_a_shard_of_noise_has_no_output_and_a_reason(shard_captioner, tmp_path):
     assert not report.is_finished and report.problem.endswith("missing.tar: no such file")
 
 
+def test_large_files_that_are_no_pictures_are_not_held_in_memory(shard_captioner, tmp_path):
+    """Python's collector of cycles counts objects and not bytes, so it must not be needed."""
+    data = b"noise" + bytes(10_000_000)
+    shard = write_tar(tmp_path / "s.tar", ((f"{number:03d}.jpg", data) for number in range(60)))
+    gc.disable()
+    tracemalloc.start()
+    try:
+        report = caption(shard_captioner, shard, tmp_path / "out")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert report.errors == {"not a picture that can be read": 60}
+    assert peak < 300_000_000  # of 600 MB
+
+
 def test_a_shard_without_pictures_has_an_output_without_rows(shard_captioner, tmp_path):
     report = caption(shard_captioner, write_tar(tmp_path / "s.tar", [("a.txt", b"x")]), tmp_path)
     assert (report.pictures, report.is_finished, rows(tmp_path / "s.parquet")) == (0, True, [])
@@ -159,6 +177,33 @@ def test_a_webdataset_copy_has_everything_of_the_shard_and_the_captions(captions
     assert (
         len([key for number, key in enumerate(keys) if keys[number - 1 : number] != [key]]) == 4
     )  # samples stay whole
+
+
+@pytest.mark.parametrize("captions_in", ["txt", "json"])
+@pytest.mark.parametrize("second", ["a.png", "a.jpg", "a.b.png"])
+def test_pictures_that_share_a_sample_or_a_name_lose_nothing_in_a_copy(second, captions_in, model, captioner, tmp_path):
+    one, two = pictures(2)
+    before = [("a.jpg", one), ("a.json", b'{"old": 1}'), (second, two)]
+    writer = ShardCaptioner(ShardSettings(model=str(model), format="webdataset", captions_in=captions_in))
+    assert caption(writer, write_tar(tmp_path / "s.tar", before), tmp_path / "out").pictures == 2
+    with tarfile.open(tmp_path / "out" / "s.tar") as tar:
+        after = [(member.name, tar.extractfile(member).read()) for member in tar.getmembers()]
+    assert {name for name, _ in after} >= {name for name, _ in before}
+    assert [data for name, data in after if name in ("a.jpg", second)] == [one, two]
+    assert json.loads(dict(after)["a.json"])["old"] == 1
+    sentences = [captioner(data).sentence for data in (one, two)]
+    if captions_in == "txt":
+        assert [data.decode() for name, data in after if name.endswith(".caption.txt")] == sentences
+    else:
+        objects = [json.loads(data) for name, data in after if name.endswith(".json")]
+        assert [values["captioner"]["sentence"] for values in objects if "captioner" in values] == sentences
+
+
+def test_a_shard_with_captions_is_not_given_others_of_the_same_name(model, tmp_path):
+    shard = write_tar(tmp_path / "s.tar", [("a.png", pictures(1)[0]), ("a.caption.txt", b"mine")])
+    writer = ShardCaptioner(ShardSettings(model=str(model), format="webdataset"))
+    report = caption(writer, shard, tmp_path / "out")
+    assert not report.is_finished and "a.caption.txt: the shard has this file already" in report.problem
 
 
 def test_several_captions_per_picture_are_refused(model):

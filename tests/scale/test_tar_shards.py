@@ -156,3 +156,58 @@ def test_batches_end_at_a_number_of_pictures_or_of_bytes(monkeypatch):
     samples = [Sample(str(size), samples_module.picture_bytes("x", bytes(size))) for size in sizes]
     batches = [[sample.size for sample in batch] for batch in samples_module.batches(samples, 3)]
     assert batches == [[10, 10, 10], [90, 20], [10]]
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (["a.jpg", "a.png"], ["a.jpg", "a.png"]),
+        (["a.jpg", "a.jpg"], ["a.jpg", "a.jpg"]),
+        (["a.jpg", "a.left.jpg", "a.left.png"], ["a.jpg", "a.left.jpg", "a.left.png"]),
+        (["a.jpg", "b.jpg", "a.jpg"], ["a", "b", "a"]),
+    ],
+)
+def test_every_picture_of_a_sample_is_a_sample_and_only_files_of_equal_names_share_a_key(names, keys, tmp_path):
+    files = pictures(len(names))
+    samples, problem = read(write_tar(tmp_path / "s.tar", zip(names, files, strict=True)))
+    assert [(sample.key, data_of(sample)) for sample in samples] == list(zip(keys, files, strict=True))
+    assert problem == ""
+
+
+def test_each_picture_of_a_sample_has_the_files_that_are_named_after_it(tmp_path):
+    one, two = pictures(2)
+    names = ["p.txt", "p.left.json", "p.left.png", "p.right.png", "p.right.json"]
+    contents = [b"", b"{}", one, two, b"{}"]
+    samples, _ = read(write_tar(tmp_path / "s.tar", zip(names, contents, strict=True)), with_members=True)
+    assert [[member.name for member in sample.members] for sample in samples] == [names[:3], names[3:]]
+
+
+@pytest.mark.parametrize("with_members", [False, True])
+@pytest.mark.parametrize("name", ["video.{:05d}.png", "same.png"])
+def test_a_shard_whose_names_have_the_same_first_part_is_not_held_in_memory(name, with_members, tmp_path):
+    data = pictures(1)[0] + bytes(500_000)
+    shard = write_tar(tmp_path / "s.tar", ((name.format(number), data) for number in range(400)))
+    tracemalloc.start()
+    keys = []
+    with shard.open("rb") as file:
+        for sample in read_tar(file, "s.tar", with_members=with_members):
+            keys.append(sample.key)
+            copied = sum(len(member.data) for member in sample.members)
+            assert not with_members or copied == len(data)
+            del sample
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert keys == [name.format(number).removesuffix("" if name == "same.png" else ".png") for number in range(400)]
+    assert peak < 110_000_000  # of 200 MB
+
+
+def test_a_file_stays_with_its_picture_where_a_large_sample_is_divided(tmp_path, monkeypatch):
+    monkeypatch.setattr("captioner.scale.tar_shards.SAMPLE_FILES", 3)
+    (data,) = pictures(1)
+    names = [f"v.{number}.{ending}" for number in range(4) for ending in ("png", "json")]
+    members = [(name, data if name.endswith("png") else b"{}") for name in names]
+    samples, _ = read(write_tar(tmp_path / "s.tar", members), with_members=True)
+    assert [sample.key for sample in samples] == ["v.0", "v.1", "v.2", "v.3"]
+    assert [[member.name for member in sample.members] for sample in samples] == [
+        [f"v.{number}.png", f"v.{number}.json"] for number in range(4)
+    ]
