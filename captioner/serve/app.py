@@ -144,6 +144,7 @@ def create_app(settings: ServiceSettings) -> Starlette:
         allow_origins=list(settings.cors),
         allow_methods=["GET", "POST"],
         allow_headers=["Authorization", "Content-Type"],
+        expose_headers=["Retry-After"],  # of status 429
     )
     # The guard has refused bodies whose declared length is too large; this one stops those without a length.
     limit = Middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body)

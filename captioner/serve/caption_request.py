@@ -50,6 +50,8 @@ _KINDS = {str: "text", bool: "true or false", list: "a list"}
 _CELL = re.compile(r"([0-9]{1,4}):([0-9]{1,4})")
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 T = TypeVar("T")
+# application/x-www-form-urlencoded is what `curl --data-binary` sends unless it is told otherwise.
+_RAW = ("application/octet-stream", "application/x-www-form-urlencoded", "")
 _NOT_FETCHED = "this service does not fetch addresses; send the picture itself as base64 or as a data URL"
 
 
@@ -122,7 +124,7 @@ async def read_body(request: Request, settings: ServiceSettings) -> tuple[list[P
         if images is None:
             images = [members.pop("image")] if "image" in members else []
         return await in_reader(request, decode_images, images), values | members
-    if kind.startswith("image/") or kind in ("application/octet-stream", ""):
+    if kind.startswith("image/") or kind in _RAW:
         data = await request.body()
         return [named(request.query_params.get("name", "image"), data)] if data else [], values
     raise Problem(

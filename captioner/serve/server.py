@@ -34,6 +34,7 @@ from captioner.serve.service import Service
 from captioner.serve.service_settings import ServiceSettings
 from captioner.terminal import say
 from captioner.web.web_folder import check_web_folder
+from captioner.workarounds.malloc import return_memory
 
 KEEP_ALIVE = 30  # seconds that a connection may be idle
 FAILED = 3  # exit code of a worker process whose models cannot be loaded
@@ -42,13 +43,21 @@ FAILED = 3  # exit code of a worker process whose models cannot be loaded
 class BoundedProtocol(H11Protocol):
     """Closes connections that send no complete head of a request in time; uvicorn waits for ever."""
 
+    _expected: asyncio.TimerHandle | None = None  # closes the connection if no request has begun by then
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect_request()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._expect_nothing()  # else the timer would keep the connection and its last request in memory
+
     def on_response_complete(self) -> None:
+        answered = self.cycle
         super().on_response_complete()
-        self._expect_request()
+        if self.cycle is answered and not self.transport.is_closing():  # else a pipelined request has begun
+            self._expect_request()
 
     def _expect_request(self) -> None:
         last = self.cycle
@@ -57,7 +66,13 @@ class BoundedProtocol(H11Protocol):
             if self.cycle is last:  # no new request has begun
                 self.transport.close()
 
-        self.loop.call_later(self.timeout_keep_alive, close_if_idle)
+        self._expect_nothing()
+        self._expected = self.loop.call_later(self.timeout_keep_alive, close_if_idle)
+
+    def _expect_nothing(self) -> None:
+        if self._expected is not None:
+            self._expected.cancel()
+            self._expected = None
 
 
 class DrainingServer(uvicorn.Server):
@@ -126,6 +141,7 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 
 
 def _run(settings: ServiceSettings, listener: socket.socket) -> None:
+    return_memory()
     app = create_app(settings)
     service: Service = app.state.service
     config = uvicorn.Config(

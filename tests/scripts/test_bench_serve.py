@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         with Image.open(folder / f"{number}.png") as image:
             image.save(folder / f"{number}.jpg")
     model = write_model(folder / "model").folder
-    counts = "--count 200 --rounds 1 --calls 10 --seconds 3 --stops 2 --soak 1000"
+    counts = "--count 200 --rounds 1 --calls 10 --warming 1 --seconds 3 --stops 2 --soak 1000"
     command = [sys.executable, str(ROOT / "scripts" / "bench_serve"), str(folder), "--model", str(model)]
     output = folder / "figures.json"
     subprocess.run([*command, *counts.split(), "--output", str(output)], check=True, timeout=600, capture_output=True)
@@ -44,6 +45,13 @@ def test_at_twice_the_sustainable_rate_every_request_is_answered(figures: dict[s
     overload = figures["overload"]
     assert overload["other"] == overload["lost"] == 0
     assert overload["answered_200"] > 0 and overload["p99_s"] > 0
+    assert overload["memory_peak_mb"] >= overload["memory_at_the_end_mb"] > 0
+
+
+def test_growth_compares_the_last_quarter_with_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the script adds its folder
+    script = runpy.run_path(str(ROOT / "scripts" / "bench_serve"))
+    assert script["growth"]([0, 1, 90, 110, 500, 700, 100, 120]) == pytest.approx(0.1)
 
 
 @pytest.mark.slow

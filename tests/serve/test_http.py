@@ -61,11 +61,12 @@ def test_a_form_a_raw_body_and_json_give_the_library_s_caption(client: httpx.Cli
     answers = [
         client.post("/v1/caption", files={"file": ("a.png", png())}),
         client.post("/v1/caption", content=png(), headers={"Content-Type": "image/png"}),
+        client.post("/v1/caption", content=png(), headers={"Content-Type": "application/x-www-form-urlencoded"}),
         client.post("/v1/caption", json={"images": [b64(png())]}),
         client.post("/v1/caption", json={"image": f"data:image/png;base64,{b64(png())}"}),
     ]
-    assert [answer.status_code for answer in answers] == [200] * 4
-    assert [answer.json()["results"][0]["caption"] for answer in answers] == [expected[0]] * 4
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert [answer.json()["results"][0]["caption"] for answer in answers] == [expected[0]] * 5
     assert answers[0].json()["results"][0]["image"] == "a.png"
     assert answers[0].json()["model"] == "toy"
 
@@ -231,6 +232,7 @@ def test_a_token_guards_everything_but_probes(model: Path, tmp_path: Path) -> No
         answer = client.post("/v1/caption", files={"file": png()}, headers=allowed)
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] == "https://example.com"
+        assert answer.headers["access-control-expose-headers"] == "Retry-After"
 
 
 def test_a_preflight_of_an_allowed_origin_needs_no_token(model: Path, tmp_path: Path) -> None:

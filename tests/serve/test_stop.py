@@ -187,3 +187,13 @@ def test_a_signal_while_workers_start_stops_all_of_them(monkeypatch: pytest.Monk
         for sig, handler in before.items():
             signal.signal(sig, handler)
     assert [worker.exitcode for worker in Worker.started] == [-signal.SIGTERM] * stopped_at
+
+
+def test_the_service_returns_the_memory_of_freed_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(server, "return_memory", lambda: calls.append("return_memory"))
+    monkeypatch.setattr(server.DrainingServer, "run", lambda self, sockets: calls.append("run"))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with socket.socket() as listener:
+        server._run(ServiceSettings(), listener)
+    assert calls == ["return_memory", "run"]
