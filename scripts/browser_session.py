@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,19 @@ ISOLATED = {"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-
 class _Handler(http.server.SimpleHTTPRequestHandler):
     """Serves a folder, pages of the script's own, and further headers."""
 
-    def __init__(self, *arguments: Any, pages: Mapping[str, str], headers: Mapping[str, str], **options: Any) -> None:
-        self.pages, self.further_headers = pages, headers
+    def __init__(
+        self,
+        *arguments: Any,
+        pages: Mapping[str, str],
+        headers: Mapping[str, str],
+        before: Callable[[str], object],
+        **options: Any,
+    ) -> None:
+        self.pages, self.further_headers, self.before = pages, headers, before
         super().__init__(*arguments, **options)
 
     def do_GET(self) -> None:
+        self.before(self.path)
         page = self.pages.get(self.path)
         if page is None:
             super().do_GET()
@@ -54,10 +62,14 @@ class _Server(http.server.ThreadingHTTPServer):
 
 @contextmanager
 def static_server(
-    folder: Path, *, pages: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    pages: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    before: Callable[[str], object] = lambda path: None,
 ) -> Iterator[str]:
-    """The address of a server for this folder on 127.0.0.1."""
-    handler = partial(_Handler, directory=str(folder), pages=pages or {}, headers=headers or {})
+    """The address of a server for this folder on 127.0.0.1. It calls `before` with the path of each request."""
+    handler = partial(_Handler, directory=str(folder), pages=pages or {}, headers=headers or {}, before=before)
     server = _Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

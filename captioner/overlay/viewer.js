@@ -169,7 +169,7 @@ function createViewer(root, options) {
 
   function listOthers() {
     others.hidden = captions.length < 2;
-    others.replaceChildren(element("p", { class: "cv-heading" }, "Other captions it considered"), element("ol", {},
+    others.replaceChildren(element("p", { class: "cv-heading" }, "Captions it considered"), element("ol", {},
       ...captions.map((other, k) => {
         const button = element("button", { type: "button", "aria-pressed": String(k === current) },
           element("span", {}, other.words.map((word) => word.word).join(" ") || "(no words)"),

@@ -8,12 +8,13 @@ const loadingBar = document.getElementById("loading"), about = document.getEleme
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
 
 // The service worker keeps the page for times without a network. It also adds the headers without which a browser gives
-// a page no threads; they count from the next load on, so the page loads itself once more.
+// a page no threads; they count from the next load on, so the page loads itself once more, unless somebody uses it
+// already: a photo that was given would be lost.
 async function prepareServiceWorker() {
   if (!navigator.serviceWorker) return false;
   try {
     if (!(await isActive(await navigator.serviceWorker.register("./service_worker.js", { updateViaCache: "none" })))) return false;
-    if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return true;
+    if (!reloadHelps() || page.inUse()) return true;
     sessionStorage.setItem("reloaded", "yes"); // once: some browsers don't take the headers
     addEventListener("pageshow", () => location.reload()); // a browser may bring this page back instead of the new one
     location.reload();
@@ -22,6 +23,8 @@ async function prepareServiceWorker() {
   }
   return false;
 }
+
+const reloadHelps = () => !globalThis.crossOriginIsolated && !sessionStorage.getItem("reloaded");
 
 // Whether the service worker runs, once it has loaded its files or failed to: a host may have changed some of them.
 function isActive({ active, waiting, installing }) {
@@ -42,14 +45,17 @@ async function welcomeNewVersion() {
   takeOver();
 }
 
-// From here on, scripts of this page and its worker can make no request, to their own host either. Pictures and scripts
-// of the folder can still be loaded.
+// From here on, scripts of this page and its worker can make no request, to their own host either, and the page can load
+// no picture but its icons, which browsers ask for when they install it. Scripts of the folder can still be loaded.
 function forbidConnections() {
-  const policy = document.createElement("meta");
+  const policy = document.createElement("meta"), icons = [...document.querySelectorAll("link[rel=icon]")];
   policy.httpEquiv = "Content-Security-Policy";
-  policy.content = "connect-src 'none'";
+  policy.content = `connect-src 'none'; img-src blob: data: ${icons.map(({ href }) => sourceOf(href)).join(" ")}`;
   document.head.append(policy);
 }
+
+// An address as a policy has it: there, these two letters separate.
+const sourceOf = (address) => address.replace(/;/g, "%3B").replace(/,/g, "%2C");
 
 async function load() {
   const offline = await prepareServiceWorker();
@@ -64,7 +70,7 @@ async function load() {
   loadingBar.hidden = true;
   const { webgpu, threads } = captioner.engine;
   const runs = `${webgpu ? "WebGPU and " : ""}WebAssembly SIMD, ${threads === 1 ? "one thread" : `${threads} threads`}`;
-  about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : " It needs a network on the next visit too."}`;
+  about.textContent = `Model ${captioner.model.name}. Computed in this browser with ${runs}.${offline ? " It works without a network from now on." : " It needs a network on the next visit too."}${offline && reloadHelps() ? " Load the page again for more threads." : ""}`;
   document.documentElement.classList.add("ready");
   if (offline) welcomeNewVersion();
   return captioner;
@@ -79,8 +85,6 @@ function choices() {
 const list = (text) => (text ?? "").split(",").map((word) => word.trim()).filter(Boolean);
 const rounded = (value, digits) => (value === null ? null : Number(value.toFixed(digits)));
 
-// A failure to load is told at once, and again for every photo.
-const loading = load();
 const engine = {
   async caption(file, options, name) {
     try {
@@ -108,6 +112,8 @@ const engine = {
   release: ({ picture }) => URL.revokeObjectURL(picture),
 };
 const page = startPhotoPage(engine);
+const loading = load();
+// A failure to load is told at once, and again for every photo.
 loading.catch((error) => {
   loadingBar.hidden = true;
   page.complain(error.message);

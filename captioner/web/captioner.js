@@ -19,6 +19,8 @@ const MOST_THREADS = 8; // more make one picture no faster
 const START_SECONDS = 180; // for a slow phone
 const WEBGPU_SECONDS = 30; // for its first captions, which compile its programs; then the processor takes over
 
+const HAS_JSPI = "Suspending" in WebAssembly; // which the runtime for WebGPU needs
+
 class Captioner {
   #worker;
   #pending = new Map();
@@ -28,14 +30,24 @@ class Captioner {
   static async load({ folder = new URL("./", import.meta.url), webgpu, ...options } = {}) {
     try {
       const at = new URL(folder, globalThis.location?.href), settings = await readSettings(at);
-      if (settings.runtimes.webgpu && (await hasWebGpu(webgpu))) {
+      const { runtimes } = settings;
+      if (runtimes.webgpu && (await hasWebGpu(webgpu))) {
         try {
-          return await Captioner.#start(at, settings, "webgpu", { ...options, seconds: webgpu === true ? Infinity : WEBGPU_SECONDS });
+          return await Captioner.#start(at, settings, runtimes.webgpu, { ...options, seconds: webgpu === true ? Infinity : WEBGPU_SECONDS });
         } catch (error) {
-          if (error instanceof LoadError) throw error;
+          if (error instanceof LoadError && error.path !== runtimes.webgpu.binary) throw error; // wasm needs that file too
         }
       }
-      return await Captioner.#start(at, settings, "wasm", options);
+      try {
+        return await Captioner.#start(at, settings, runtimes.wasm, options);
+      } catch (error) {
+        if (!(error instanceof LoadError && error.path === runtimes.wasm.binary && runtimes.webgpu && HAS_JSPI)) throw error;
+        // Without a network, the browser may have kept only the runtime for WebGPU, which works without WebGPU too.
+        const other = { ...runtimes.webgpu, encoder_providers: ["wasm"], check: false };
+        return await Captioner.#start(at, settings, other, options).catch((second) => {
+          throw second instanceof LoadError ? error : second;
+        });
+      }
     } catch (error) {
       if (error instanceof LoadError) throw new CaptionerError(error.message, "load");
       throw error instanceof CaptionerError ? new CaptionerError(`The model can't be started: ${error.message}`, "load") : error;
@@ -43,12 +55,12 @@ class Captioner {
   }
 
   // Loads the files for one of the runtimes and starts it.
-  static async #start(folder, settings, name, { onprogress, onloaded, threads = Infinity, seconds = START_SECONDS }) {
-    const runtime = settings.runtimes[name], paths = [...settings.model_files, runtime.binary];
+  static async #start(folder, settings, runtime, { onprogress, onloaded, threads = Infinity, seconds = START_SECONDS }) {
+    const paths = [runtime.binary, ...settings.model_files], webgpu = runtime.encoder_providers.includes("webgpu");
     const files = await loadFiles(folder, settings.files, paths, onprogress);
-    if (name === "wasm") onloaded?.(); // WebGPU may still fail, and then the files for wasm are needed
+    if (!webgpu) onloaded?.(); // WebGPU may still fail, and then the files for wasm are needed
     const cores = globalThis.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency ?? 1, MOST_THREADS) : 1;
-    const engine = { webgpu: name === "webgpu", threads: Math.max(1, Math.min(threads, cores)) };
+    const engine = { webgpu, threads: Math.max(1, Math.min(threads, cores)) };
     const captioner = new Captioner(new URL("captioner_worker.js", folder));
     try {
       const argument = { settings, folder: folder.href, files, runtime, threads: engine.threads };
@@ -58,7 +70,7 @@ class Captioner {
       captioner.close();
       throw error;
     }
-    if (name === "webgpu") onloaded?.();
+    if (webgpu) onloaded?.();
     return captioner;
   }
 
@@ -117,7 +129,7 @@ class Captioner {
 
 // Whether to try WebGPU: it is there and, unless the caller insists, it is no emulation on the processor.
 async function hasWebGpu(wanted) {
-  if (wanted === false || !("Suspending" in WebAssembly) || !navigator.gpu) return false;
+  if (wanted === false || !HAS_JSPI || !navigator.gpu) return false;
   const adapter = await navigator.gpu.requestAdapter().catch(() => null);
   return Boolean(adapter) && (wanted === true || !(adapter.info?.isFallbackAdapter ?? adapter.isFallbackAdapter));
 }

@@ -38,6 +38,8 @@ def index_page(model: str, style_sheets: tuple[str, ...]) -> str:
         before='<p id="loading"><progress max="1" value="0" aria-label="Loading the model"></progress> '
         "<span>Loading the model …</span></p>\n",
     )
+    # The page allows itself these pictures; they are those of the manifest.
+    icons = "\n".join(f'<link rel="icon" sizes="{size}x{size}" href="icon-{size}.png">' for size in ICON_SIZES)
     links = "\n".join(f'<link rel="stylesheet" href="{name}">' for name in style_sheets)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -51,7 +53,7 @@ def index_page(model: str, style_sheets: tuple[str, ...]) -> str:
 <meta name="description" content="Captions for photos with the model {escape(model)}, computed in the browser">
 <title>captioner</title>
 <link rel="manifest" href="app.webmanifest">
-<link rel="icon" href="icon-{ICON_SIZES[0]}.png">
+{icons}
 <link rel="apple-touch-icon" href="icon-{ICON_SIZES[0]}.png">
 {links}
 </head>

@@ -25,7 +25,7 @@ function startPhotoPage(engine) {
   const photos = []; // of the history: { file, name, options, answer }
   const rows = new Map(); // every photo of this visit, for the table: File -> { image, …record }
   const textOf = new WeakMap(); // the sentence of each caption that the viewer may show
-  let viewer = null, shown = null, queue = Promise.resolve(), stopped = false;
+  let viewer = null, shown = null, queue = Promise.resolve(), stopped = false, given = false;
 
   const chosenOptions = () => Object.fromEntries([...new FormData(optionsForm)].map(([key, value]) => [key, value.trim()]));
   const nameOf = (file) => file.name || "the photo";
@@ -101,6 +101,7 @@ function startPhotoPage(engine) {
 
   // One batch after the other: photos that arrive meanwhile wait.
   function enqueue(files, replaced = null) {
+    given = true;
     queue = queue.catch(() => {}).then(() => takeFiles(files, replaced)).finally(() => {
       document.body.classList.remove("busy");
       byId("stop").hidden = true;
@@ -218,7 +219,9 @@ function startPhotoPage(engine) {
     if (shown) enqueue([shown.file], shown);
     else tell("The options apply to the next photo.");
   });
-  return { tell, complain };
+  // Whether a photo was given or is being dragged here, or anything was pressed: what was begun ends with the page.
+  const inUse = () => given || document.body.classList.contains("dropping") || Boolean(navigator.userActivation?.hasBeenActive);
+  return { complain, inUse };
 }
 
 export { PhotoError, startPhotoPage };

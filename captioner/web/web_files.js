@@ -2,8 +2,13 @@
 // whose size or checksum is not that of captioner.json is refused. The cache knows files by their checksum.
 import { sha256 } from "./checksum.js";
 
-// A sentence about a file that could not be loaded.
-class LoadError extends Error {}
+// A sentence about a file that could not be loaded, and its path in the folder.
+class LoadError extends Error {
+  constructor(message, path = null) {
+    super(message);
+    this.path = path;
+  }
+}
 
 // One cache per folder: a host may have several.
 async function openCache(folder) {
@@ -47,7 +52,7 @@ async function loadFile(address, path, record, cache, add) {
   }
   const bytes = await download(address, path, record, add);
   if (!(await isRight(bytes, record))) {
-    throw new LoadError(`${path} is damaged or was changed: its checksum is not that of captioner.json. Reload the page; if it stays, the folder is broken.`);
+    throw new LoadError(`${path} is damaged or was changed: its checksum is not that of captioner.json. Reload the page; if it stays, the folder is broken.`, path);
   }
   await cache?.put(key, new Response(bytes)).catch(() => {}); // no space left: load it again next time
   return bytes;
@@ -57,15 +62,15 @@ const isRight = async (bytes, record) => bytes.length === record.size && (await 
 
 async function download(address, path, record, add) {
   const response = await fetch(address, { cache: "no-store" }).catch(() => null);
-  if (!response?.ok) throw new LoadError(`${path} can't be loaded${response ? ` (${response.status})` : ": there is no connection"}.`);
+  if (!response?.ok) throw new LoadError(`${path} can't be loaded${response ? ` (${response.status})` : ": there is no connection"}.`, path);
   const bytes = new Uint8Array(record.size), reader = response.body.getReader();
   let at = 0;
   for (;;) {
     const { done, value } = await reader.read().catch(() => {
-      throw new LoadError(`${path} can't be loaded: the connection was lost.`);
+      throw new LoadError(`${path} can't be loaded: the connection was lost.`, path);
     });
     if (done) return bytes.subarray(0, at);
-    if (at + value.length > record.size) throw new LoadError(`${path} is larger than captioner.json says; it is damaged or was changed.`);
+    if (at + value.length > record.size) throw new LoadError(`${path} is larger than captioner.json says; it is damaged or was changed.`, path);
     bytes.set(value, at);
     at += value.length;
     add(value.length);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -165,6 +166,20 @@ def test_a_batch_becomes_a_table_and_a_broken_file_gives_a_sentence(page: WebDri
         assert [float(row[name]) for row in rows] == pytest.approx(expected, abs=1e-4)
 
 
+def test_once_the_model_is_loaded_only_icons_are_pictures_that_the_host_can_be_asked_for(page: WebDriver):
+    script = """const load = (address) => new Promise((resolve) => {
+  const picture = new Image();
+  picture.onload = picture.onerror = ({ type }) => resolve(type);
+  picture.src = address;
+});
+const blob = await new Promise((resolve) => document.createElement("canvas").toBlob(resolve));
+return [await load("captioner.json?photo"), await load("missing.png"), await load("icon-192.png"),
+  await load("icon-512.png"), await load(URL.createObjectURL(blob))];"""
+    results = run(page, script)
+    refusals = [message for message in errors(page) if "Content Security Policy" in message]
+    assert results == ["error", "error", "load", "load", "load"] and len(refusals) == 2
+
+
 def test_once_the_model_is_loaded_the_policy_forbids_every_connection(page: WebDriver, server: str):
     script = """const attempt = (address) => fetch(address).then(() => "sent", (error) => error.name);
 const violated = [];
@@ -177,6 +192,50 @@ return [results, violated];"""
     results, violated = run(page, script, server + "captioner.json")
     errors(page)  # Chromium reports each refusal
     assert results == ["TypeError"] * 3 and set(violated) == {"connect-src"}
+
+
+@pytest.mark.parametrize("kind", ["drop", "paste", "choose"])
+def test_a_photo_given_while_the_page_prepares_its_service_worker_is_not_lost(
+    browser: WebDriver, site: Path, model: Path, tmp_path: Path, kind: str
+):
+    (tmp_path / "photo.png").write_bytes(png(3))
+    released = threading.Event()
+
+    def hold(path: str) -> None:
+        if path == "/release.js":  # which the service worker needs first
+            released.wait(30)
+
+    with static_server(site, before=hold) as address:
+        browser.get(address)
+        browser.execute_script("window.same = true")
+        if kind == "choose":
+            choose(browser, tmp_path / "photo.png")
+        else:
+            give(browser, png(3), kind=kind)
+        released.set()
+        wait(browser, is_ready)
+        wait(browser, lambda page: sentence(page) == Captioner.load(model)(png(3)).text)
+        assert browser.execute_script("return window.same"), "the page was loaded again"
+        assert text_of(browser, "#about").endswith("Load the page again for more threads.")
+        browser.refresh()
+        wait(browser, is_ready)
+        assert browser.execute_script("return crossOriginIsolated")
+        assert "Load the page again" not in text_of(browser, "#about")
+        browser.get("about:blank")
+    assert errors(browser) == []
+
+
+def test_the_page_is_not_loaded_again_while_somebody_uses_it(browser: WebDriver, site: Path):
+    released = threading.Event()
+    with static_server(site, before=lambda path: path == "/release.js" and released.wait(30)) as address:
+        browser.get(address)
+        browser.execute_script("window.same = true")
+        browser.find_element(By.CSS_SELECTOR, "#options summary").click()
+        released.set()
+        wait(browser, is_ready)
+        assert browser.execute_script("return window.same"), "the page was loaded again"
+        browser.get("about:blank")
+    assert errors(browser) == []
 
 
 def test_a_damaged_model_is_refused_with_a_sentence(browser: WebDriver, site: Path, tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,31 @@ other.close();
 const late = other.caption(photo(args[0]));
 return [other.engine.threads, ...(await Promise.allSettled([pending, late])).map(({ reason }) => reason.message)];"""
     assert run(in_browser.browser, script, b64(png(1))) == [1, *["The captioner is closed."] * 2]
+
+
+WASM, WEBGPU = "runtime/ort-wasm-simd-threaded.wasm", "runtime/ort-wasm-simd-threaded.jspi.wasm"
+
+
+@pytest.mark.parametrize("has_webgpu", [True, False])
+def test_a_runtime_that_is_not_there_is_replaced_by_the_other_one(
+    browser: WebDriver, site: Path, model: Path, tmp_path: Path, has_webgpu: bool
+):
+    shutil.copytree(site, tmp_path / "site")
+    kept, missing = (WASM, WEBGPU) if has_webgpu else (WEBGPU, WASM)
+    (tmp_path / "site" / missing).unlink()  # as without a network, when only the other one was loaded before
+    gpu = """Object.defineProperty(navigator, "gpu", {
+  configurable: true, value: args[0] ? { requestAdapter: async () => ({ info: {} }) } : undefined });
+const captioner = await (await import("./captioner.js")).Captioner.load();
+const photo = new File([Uint8Array.from(atob(args[1]), (c) => c.charCodeAt(0))], "photo.png");
+return [captioner.engine.webgpu, (await captioner.caption(photo)).text];"""
+    with static_server(tmp_path / "site", pages=BLANK) as address:
+        browser.get(address + "blank.html")
+        assert run(browser, gpu, has_webgpu, b64(png(3)), seconds=60) == [False, Captioner.load(model)(png(3)).text]
+        browser.execute_script("caches.keys().then((names) => names.forEach((name) => caches.delete(name)))")
+        (tmp_path / "site" / kept).unlink()
+        with pytest.raises(RuntimeError, match=WASM + r" can't be loaded \(404\)"):
+            run(browser, gpu, has_webgpu, b64(png(3)), seconds=60)
+        browser.get("about:blank")
 
 
 @pytest.mark.parametrize("hard_attention", ["argmax", "expected"])
