@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from captioner import Caption, Captioner
 from captioner.bundle.loading import load_bundle
 from captioner.bundle.model_folders import find_model
+from captioner.writers.lines import record
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.jpg"))
@@ -40,6 +42,15 @@ def test_the_readme_quotes_the_captions_word_for_word(captions: dict[str, Captio
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     quoted = dict(re.findall(r"^\| `examples/(\w+)\.jpg` \| (.+?) \|$", readme, re.MULTILINE))
     assert quoted == {name: caption.sentence for name, caption in captions.items()}
+
+
+@pytest.mark.parametrize("page", ["caption-photos.md", "serve.md"])
+def test_a_page_shows_the_caption_that_a_user_gets(page: str, captions: dict[str, Caption]) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (sample,) = (json.loads(block) for block in re.findall(r"```json\n(.+?)```", text, re.DOTALL) if "cat.jpg" in block)
+    shown = sample["results"][0] | {"backend": sample["backend"]} if "results" in sample else sample
+    written = record(shown["image"], captions["cat"])
+    assert {name: shown[name] for name in written} == pytest.approx(written, abs=1e-3)
 
 
 def test_attention_maps_sum_to_one_and_change_from_word_to_word(captions: dict[str, Caption]) -> None:

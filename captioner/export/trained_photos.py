@@ -17,7 +17,7 @@ from captioner.files.existing import check_unoccupied
 from captioner.progress import duration
 from captioner.train.config import Config
 from captioner.train.distributed import join
-from captioner.train.expected_time import expected_time, within
+from captioner.train.expected_time import expected_time, too_short, within
 from captioner.train.presets import choose, differences
 from captioner.train.run_folder import RunFolder
 from captioner.train.start import train_config
@@ -59,6 +59,8 @@ def train_photos(
         config, expected, said = within(config, expected, minutes * 60)
         if said:
             say(f"note: {said}")
+    if warning := too_short(config, expected):
+        say(f"warning: {warning}")
     say(f"\nsettings (all of them will be in {output / 'config.yaml'}):\n\n{_as_yaml(config)}")
     say(f"time: {expected.sentence()}")
     if only_plan:

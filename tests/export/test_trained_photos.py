@@ -101,6 +101,42 @@ def test_minutes_choose_the_epochs(model: Path, tmp_path: Path, monkeypatch: pyt
     assert "epochs: 3" in done.stdout and "limit: 8" in done.stdout
 
 
+def test_a_short_time_is_not_spent_on_validation_and_a_hopeless_run_is_named(model: Path) -> None:
+    from captioner.train.expected_time import ExpectedTime, too_short, within
+
+    config = tiny_run.config(Path("data"), training__images=32)
+    whole = ExpectedTime(encoding=700.0, epoch=600.0, validation=300.0, epochs=9, images=6000, validated=1000)
+    shorter, expected, said = within(config, whole, 900)
+    assert said == ("1,650 of 6,000 pictures and 3 epochs, to fit into 15 minutes; validated on 220 of 1,000 pictures")
+    assert expected.total == pytest.approx(900, abs=1)
+    assert (shorter.training.limit, shorter.training.validation.images) == (1650, 220)
+    assert too_short(shorter, expected) is None
+    least, expected, _ = within(config, whole, 60)
+    assert "learns next to nothing in 3 steps" in (too_short(least, expected) or "")
+    started = least.model_copy(update={"training": least.training.model_copy(update={"start_from": model})})
+    assert too_short(started, expected) is None
+
+
+def test_pictures_without_captions_are_counted(model: Path, tmp_path: Path) -> None:
+    from captioner.train.presets import choose
+
+    for n in range(4):
+        picture(tmp_path / "photos" / f"{n}.jpg", seed=n)
+    write(tmp_path / "photos" / "0.txt", "a red circle")
+    assert choose(tmp_path / "photos", start_from=str(model)).notes[0] == (
+        "3 of 4 pictures have no caption and are left out"
+    )
+
+
+def test_a_coco_file_is_read_in_a_folder_whatever_its_name(model: Path, tmp_path: Path) -> None:
+    from captioner.train.presets import choose
+
+    write_shapes(tmp_path / "shapes", 20, size=tiny_run.SIZE)
+    for file in tmp_path.glob("shapes/*.json"):
+        file.rename(tmp_path / "shapes" / "captions.json") if file.name == "captions_train.json" else file.unlink()
+    assert choose(tmp_path / "shapes", start_from=str(model)).data.startswith("shapes: 16 images with 64 captions")
+
+
 def test_a_set_with_a_val_split_keeps_it_and_scratch_needs_no_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +189,8 @@ def test_a_test_split_is_never_trained_on(model: Path, tmp_path: Path) -> None:
         (["photos", "--minutes", "0"], 2, "--minutes"),
         (["photos", "--from", "defalt"], 2, "Did you mean"),
         (["bare"], 1, "no picture has a caption; put a .txt file"),
+        (["photos"], 1, "1 picture is too few to be divided into train, val; add pictures with captions"),
+        (["photos/a.jpg"], 1, "not a caption file but a binary one, such as a picture; give the folder"),
         (["broken"], 1, "1 of 2 pictures can't be used"),
         (["photos", "--set", "training.epoch=3"], 2, "Did you mean 'epochs'?"),
         ([], 2, "give a folder of photos or --config FILE"),

@@ -51,12 +51,13 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
         assert f"| {name} | {score:.1f} |" in done.stdout
     if json.loads(evaluation)["boxes"]:
         assert "| pointing game | " in done.stdout and "CHAIRi" in done.stdout
+    assert_only_objects_are_replaced(tmp_path, run, shapes)
     captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
     assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
 
     (tmp_path / "other.json").write_text("[]")
     for wrong, why in (
-        (tmp_path / "none.json", "No such file"),
+        (tmp_path / "missing.json", "No such file"),
         (tmp_path / "other.json", "need output of `captioner evaluate --json`"),
     ):
         inputs = ["--evaluation", wrong, "--runs", run]
@@ -66,3 +67,33 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
         assert refused.returncode == 1
         assert refused.stderr.startswith("make_card: ") and why in refused.stderr
         assert refused.stdout == ""
+
+
+def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> None:
+    arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json", "--boxes", shapes]
+    arguments += ["--limit", "2", "--randomised", "2", "--backend", "torch", "--no-likelihood"]
+    evidence = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
+    (folder / "evidence.json").write_text(evidence)
+    figure = {"value": {"value": 0.512, "low": 0.4, "high": 0.6}, "even": 0.25, "elsewhere": None}
+    boxes = {"images": 7, "nouns": 9, "mass": figure, "pointing": figure}
+    boxes |= {"sizes": {"small": {"pointing": figure}}, "labels": {"cat": {"nouns": 9, "pointing": 0.512}}}
+    evaluation = json.loads((folder / "evaluation.json").read_text()) | {"boxes": boxes}
+    (folder / "boxes.json").write_text(json.dumps(evaluation))
+
+    inputs = ["--evaluation", folder / "boxes.json", "--evidence", folder / "evidence.json", "--only-objects"]
+    done = subprocess.run([sys.executable, SCRIPT, "hard", *map(str, inputs)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    before = (ROOT / "weights" / "hard" / "README.md").read_text(encoding="utf-8")
+    assert "| pointing game, small objects | 51.2 % (40.0 to 60.0) | 25.0 % | - |" in done.stdout
+    assert "cat 51 % of 9" in done.stdout and "(`--randomised`, 2 images)" in done.stdout
+    title = "## Attention and objects\n"
+    assert done.stdout.split(title)[0] == before.split(title)[0]
+    assert done.stdout.split(title)[1].split("\n## ")[1:] == before.split(title)[1].split("\n## ")[1:]
+
+    (folder / "none.json").write_text(json.dumps(evaluation | {"boxes": None}))
+    for arguments, why in (
+        (["--evaluation", folder / "none.json", "--only-objects"], "evaluate with --boxes"),
+        (["--evaluation", folder / "boxes.json"], "give --model and --runs"),
+    ):
+        refused = subprocess.run([sys.executable, SCRIPT, "hard", *map(str, arguments)], capture_output=True, text=True)
+        assert refused.returncode and why in refused.stderr
