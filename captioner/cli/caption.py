@@ -31,7 +31,7 @@ from captioner.cli.output_options import metadata_options, sidecar_options, unsu
 from captioner.cli.shard_options import check_shard_call, run_on_this_machine, shard_options, shard_settings
 from captioner.progress import ProgressBar
 from captioner.terminal import say
-from captioner.writers.caption_outputs import FORMATS
+from captioner.writers.caption_formats import FORMATS
 
 if TYPE_CHECKING:
     from captioner.caption import Caption, Failure
@@ -140,15 +140,9 @@ def command(
     PATH may also be a shard, a file of many pictures: .tar (webdataset) or .parquet; with a folder as --output also a
     list of paths (.txt) or a folder with a metadata.jsonl. Each shard gets its own output. One that exists is finished.
     """
-    from captioner.files.existing import check_unoccupied, check_writable
-    from captioner.images import inputs
-    from captioner.images.limits import Limits
     from captioner.inference.model_loading import start_loading
     from captioner.scale.locations import names_folder
     from captioner.scale.shards import is_shard
-    from captioner.writers.caption_outputs import CaptionOutputs, check_output
-    from captioner.writers.photo_writers import photo_writers
-    from captioner.writers.run_summary import RunSummary, read_failed
     from captioner.writers.wording import UNSURE_TEXT, Wording
 
     warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
@@ -198,6 +192,20 @@ def command(
         "COCO results have the model's words; give --unsure skip",
     )
     require(not escape_formulas or output_format == "csv", "--escape-formulas needs --format csv")
+    if from_file is None:
+        loading = start_loading(model, backend=backend, device=device, threads=threads)
+    # Imported while the graphs are loaded.
+    from captioner.captioning import finish_loading
+    from captioner.cli.fast_hint import suggest_fast
+    from captioner.files.existing import check_unoccupied, check_writable
+    from captioner.images import inputs
+    from captioner.images.limits import Limits
+    from captioner.images.reading import source_name
+    from captioner.inference.search.constraints import knows
+    from captioner.writers.caption_outputs import CaptionOutputs, check_output
+    from captioner.writers.photo_writers import photo_writers
+    from captioner.writers.run_summary import RunSummary, read_failed
+
     wording = Wording(style, prefix, suffix, min_confidence, unsure, unsure_text)
     limits = given_limits(search)
     writers = photo_writers(
@@ -227,13 +235,6 @@ def command(
         not writers or not any(isinstance(picture, inputs.PictureBytes) for picture in picture_inputs.pictures),
         "a picture on standard input has no file to write to or beside; use --output",
     )
-    loading = start_loading(model, backend=backend, device=device, threads=threads)
-    # Imported while the graphs are loaded.
-    from captioner.captioning import finish_loading
-    from captioner.cli.fast_hint import suggest_fast
-    from captioner.images.reading import source_name
-    from captioner.inference.search.constraints import knows
-
     captioner = finish_loading(loading)
     captioner.options(**options)  # reports a wrong option before anything is written
     check_effect(options, [captioner])

@@ -59,7 +59,7 @@ class CaptionStream:
         wait = True  # for the work that has begun, when the caller leaves early
         waiting: deque[Future[list[Caption | Failure]]] = deque()
         read = partial(
-            load_for_model,
+            _read,
             size=self.backend.image_size,
             keep=self.keep_pictures,
             thumbnail=self.thumbnail,
@@ -69,7 +69,7 @@ class CaptionStream:
             for batches in sources:
                 encoding = []
                 for batch in batches:
-                    pictures = [(source_name(source), reading.submit(read, source)) for source in batch]
+                    pictures = [reading.submit(read, source) for source in batch]
                     part = min(PART, -(-len(batch) // self.threads))
                     starts = range(0, len(batch), part)
                     encoding.append([working.submit(self._encode, pictures[i : i + part]) for i in starts])
@@ -107,17 +107,17 @@ class CaptionStream:
                 results.append(Failure(picture.name, f"{picture.name}: no caption satisfies all constraints at once"))
         return results
 
-    def _encode(self, pictures: Sequence[tuple[str, Future[tuple[Picture, Pixels]]]]) -> _Part:
+    def _encode(self, pictures: Sequence[Future[tuple[Picture, Pixels] | Failure]]) -> _Part:
         """Annotations of the pictures that could be read."""
         results: list[Picture | Failure] = []
         readable: list[Pixels] = []
-        for name, future in pictures:
-            try:
-                picture, pixels = future.result()
+        for future in pictures:
+            picture = future.result()
+            if isinstance(picture, Failure):
                 results.append(picture)
-                readable.append(pixels)
-            except CaptionerError as error:
-                results.append(Failure(name, str(error)))
+            else:
+                results.append(picture[0])
+                readable.append(picture[1])
         return results, self.encode(np.stack(readable)) if readable else None
 
     def _search(self, parts: Sequence[Future[_Part]]) -> list[Caption | Failure]:
@@ -127,6 +127,20 @@ class CaptionStream:
         pictures = [result for result in results if isinstance(result, Picture)]
         captions = iter(self.captions(pictures, _joined(annotations)) if pictures else [])
         return [result if isinstance(result, Failure) else next(captions) for result in results]
+
+
+def _read(
+    source: ImageSource, size: int, keep: bool, thumbnail: int, limits: Limits
+) -> tuple[Picture, Pixels] | Failure:
+    """A picture and its pixels, or why it cannot be read.
+
+    A future that held the exception would form a cycle with it, and so keep the bytes of the picture in memory until
+    Python's collector runs.
+    """
+    try:
+        return load_for_model(source, size, keep=keep, thumbnail=thumbnail, limits=limits)
+    except CaptionerError as error:
+        return Failure(source_name(source), str(error))
 
 
 def _joined(parts: Sequence[Annotations]) -> Annotations:

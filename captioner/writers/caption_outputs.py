@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from captioner.caption import Caption
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.existing import check_not_read_only, check_unoccupied, check_writable
 from captioner.images.decoding import is_picture
 from captioner.writers import coco_writer, lines
+from captioner.writers.caption_formats import Format
 from captioner.writers.coco_writer import CocoWriter
 from captioner.writers.lines import LineWriter
 from captioner.writers.wording import Wording
@@ -24,9 +25,6 @@ from captioner.writers.wording import Wording
 if TYPE_CHECKING:
     from captioner.writers.parquet_writer import ParquetWriter
     from captioner.writers.review_page import ReviewPage
-
-Format = Literal["text", "jsonl", "csv", "parquet", "coco", "html"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class CaptionWriter(Protocol):

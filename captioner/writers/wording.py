@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
-from captioner.caption import Caption
 from captioner.errors import UsageError
+
+if TYPE_CHECKING:
+    from captioner.caption import Caption
 
 Style = Literal["sentence", "plain"]
 STYLES: tuple[Style, ...] = get_args(Style)

@@ -668,3 +668,13 @@ def test_a_wrong_call_is_refused_before_anything_is_written(run, photos, argumen
     code, out, err = run(*arguments)
     assert (code, out) == (2, "") and sentence in err
     assert not list(Path("photos").glob("*.txt"))
+
+
+def test_the_command_begins_to_load_the_model_before_it_imports_numpy_and_pillow():
+    code = (
+        "import sys, captioner.cli.caption, captioner.inference.model_loading, captioner.writers.wording\n"
+        "import captioner.scale.locations, captioner.scale.shards\n"
+        "print(sorted({'numpy', 'PIL', 'onnxruntime', 'pyarrow', 'ray'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=120)
+    assert done.stdout == "[]\n", done.stderr

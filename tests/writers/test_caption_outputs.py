@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from captioner.errors import CaptionerError, UsageError
-from captioner.writers.caption_outputs import FORMATS, CaptionOutputs, Written
+from captioner.writers.caption_formats import FORMATS
+from captioner.writers.caption_outputs import CaptionOutputs, Written
 from captioner.writers.sidecars import SidecarWriter
 from tests.overlay.handmade_captions import caption
 
