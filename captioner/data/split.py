@@ -25,7 +25,10 @@ def divide(items: Sequence[Item], shares: Mapping[str, float], *, seed: int) -> 
     order = sorted(range(len(items)), key=lambda i: (_hash(groups[i], seed), i))
     counts = {split: max(1, round(share * len(items))) for split, share in shares.items()}
     if sum(counts.values()) >= len(items):
-        raise CaptionerError(f"{len(items)} pictures are too few to be divided into train, {', '.join(shares)}")
+        raise CaptionerError(
+            f"{len(items)} {'picture is' if len(items) == 1 else 'pictures are'} too few to be divided into train, "
+            f"{', '.join(shares)}; add pictures with captions"
+        )
     split_of = dict.fromkeys(range(len(items)), "train")
     position = 0
     for split, count in counts.items():

@@ -25,6 +25,9 @@ from captioner.train.validation import caption
 PICTURES = 4  # measured
 EXPORT_SECONDS = 20.0
 FEWEST_EPOCHS = 3  # with fewer, fewer pictures teach more
+VALIDATION_SHARE = 0.25  # of a time that is too short for all pictures
+FEWEST_VALIDATED = 50  # the score of fewer pictures tells little
+FEWEST_STEPS = 100  # with fewer, a new model learns no language
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class ExpectedTime:
     validation: float
     epochs: int
     images: int
+    validated: int
 
     @property
     def total(self) -> float:
@@ -70,6 +74,7 @@ def expected_time(config: Config, device: torch.device) -> tuple[Config, Expecte
         validation=validated * rates["validation"],
         epochs=config.training.epochs,
         images=len(train),
+        validated=validated,
     )
 
 
@@ -83,21 +88,41 @@ def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Conf
     if epochs >= FEWEST_EPOCHS:
         said = f"{epochs} instead of {expected.epochs} epochs, to fit into {seconds / 60:g} minutes"
         return _with(config, epochs=epochs), _replace(expected, epochs=epochs), said
-    per_image = (expected.encoding + FEWEST_EPOCHS * expected.epoch) / expected.images
-    images = int((seconds - EXPORT_SECONDS - FEWEST_EPOCHS * expected.validation) / per_image)
+    # Fewer pictures, and fewer of them validated: otherwise validation would leave no time for training.
+    budget = seconds - EXPORT_SECONDS
+    encoded = expected.encoding / (expected.images + expected.validated)
+    per_validated = encoded + FEWEST_EPOCHS * expected.validation / expected.validated
+    validated = min(expected.validated, max(FEWEST_VALIDATED, int(VALIDATION_SHARE * budget / per_validated)))
+    per_image = encoded + FEWEST_EPOCHS * expected.epoch / expected.images
+    images = int((budget - validated * per_validated) / per_image)
     images = min(expected.images, max(config.training.images, images))
-    share = images / expected.images
     said = (
         f"{images:,} of {expected.images:,} pictures and {FEWEST_EPOCHS} epochs, to fit into {seconds / 60:g} minutes"
     )
+    if validated < expected.validated:
+        said += f"; validated on {validated:,} of {expected.validated:,} pictures"
     shorter = _replace(
         expected,
         epochs=FEWEST_EPOCHS,
         images=images,
-        encoding=expected.encoding * share,
-        epoch=expected.epoch * share,
+        validated=validated,
+        encoding=encoded * (images + validated),
+        epoch=expected.epoch * images / expected.images,
+        validation=expected.validation * validated / expected.validated,
     )
-    return _with(config, epochs=FEWEST_EPOCHS, limit=images), shorter, said
+    validation = config.training.validation.model_copy(update={"images": validated})
+    return _with(config, epochs=FEWEST_EPOCHS, limit=images, validation=validation), shorter, said
+
+
+def too_short(config: Config, expected: ExpectedTime) -> str | None:
+    """A sentence about a run from scratch that has too few steps to learn anything."""
+    steps = expected.epochs * expected.images // max(1, config.training.images)
+    if config.training.start_from is not None or steps >= FEWEST_STEPS:
+        return None
+    return (
+        f"a new model learns next to nothing in {steps} steps; give it more --minutes, or start from a model that "
+        "knows language: --from default"
+    )
 
 
 def _with(config: Config, **changes: Any) -> Config:

@@ -52,7 +52,8 @@ def choose(
     changes: Sequence[str] = (),
 ) -> Preset:
     """The config for a data set. `start_from` is a model, "scratch", or None to choose by the size of the set."""
-    whole = read_set(data, images, setting="DATA", images_setting="--images").captioned()
+    everything = read_set(data, images, setting="DATA", images_setting="--images")
+    whole = everything.captioned()
     if not whole.items:
         raise CaptionerError(
             f"{data}: no picture has a caption; put a .txt file of the same name beside each picture, or a table "
@@ -87,6 +88,9 @@ def choose(
     found = (
         f"{whole.name}: {len(whole):,} images with {sum(len(item.captions) for item in whole):,} captions ({splits})"
     )
+    bare = len(everything) - len(whole)
+    if bare:
+        notes = (f"{bare:,} of {len(everything):,} pictures have no caption and are left out", *notes)
     return Preset(config, found, reason, (*whole.notes, *notes))
 
 

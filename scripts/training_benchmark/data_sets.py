@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def write_captioned_pictures(folder: Path, sizes: Sizes) -> None:
     if (folder / "captions.json").exists():
         return
     source = DATA / "coco" / "val_500"
-    if sizes is not QUICK and source.is_dir():
+    source_is_used = sizes is not QUICK and source.is_dir()
+    if source_is_used:
         content = json.loads((DATA / "coco" / "captions_val.json").read_text(encoding="utf-8"))
         names = {path.name for path in source.iterdir()}
         images = [image for image in content["images"] if image["file_name"] in names]
@@ -40,6 +42,8 @@ def write_captioned_pictures(folder: Path, sizes: Sizes) -> None:
     captions_of: dict[int, list[Any]] = {}
     for caption in content["annotations"]:
         captions_of.setdefault(caption["image_id"], []).append(caption)
+    if not source_is_used:  # drawn pictures have fewer captions: they come again
+        captions_of = {image: list(islice(cycle(own), sizes.captions_per_image)) for image, own in captions_of.items()}
     images = [image for image in images if len(captions_of[image["id"]]) >= sizes.captions_per_image]
     splits = {"captions": images[: sizes.pictures], "val": images[sizes.pictures : sizes.pictures + 8]}
     for name, split in splits.items():

@@ -64,7 +64,7 @@ def test_equal_pictures_stay_in_one_split(tmp_path: Path, seed: int) -> None:
 
 
 def test_too_few_pictures_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptionerError, match="1 pictures are too few"):
+    with pytest.raises(CaptionerError, match="1 picture is too few"):
         divide(photos(tmp_path, 1), {"val": 0.1}, seed=0)
     with pytest.raises(CaptionerError, match="the same content"):
         divide(photos(tmp_path / "same", 2, copies=1), {"val": 0.5}, seed=0)

@@ -56,3 +56,19 @@ def test_an_unknown_part_is_named_with_the_known_ones() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--only", "sped"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "no such part: sped; there are speed, share, epochs, scale" in done.stderr
+
+
+def test_without_photos_drawn_pictures_have_as_many_captions_as_the_benchmark_trains_on(tmp_path: Path) -> None:
+    code = (
+        "import sys, json, pathlib, dataclasses\n"
+        "from training_benchmark import data_sets, sizes\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "data_sets.write_captioned_pictures(folder, dataclasses.replace(sizes.FULL, pictures=4))\n"
+        "content = json.loads((folder / 'captions.json').read_text())\n"
+        "print(len(content['images']), len(content['annotations']) // sizes.FULL.captions_per_image)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'scripts'}", "CAPTIONER_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout == "4 4\n"

@@ -58,7 +58,12 @@ def read_set(
                 raise CaptionerError(f"{captions}: no file of the format {format!r} in this folder")
             whole = read_folder(captions, name=name)
             return whole if split is None else whole.split(split)
-        parts = [_read_file(file, images, kind, split, None, images_setting) for kind, file in files]
+        # A .json that is named like a table may be a COCO or Karpathy file: its content decides.
+        kinds = [None if format is None and file.suffix.lower() == ".json" else kind for kind, file in files]
+        parts = [
+            _read_file(file, images, kind, split, None, images_setting)
+            for kind, (_, file) in zip(kinds, files, strict=True)
+        ]
         whole = combine(parts, name=name or captions.resolve().name)
     else:
         whole = _read_file(captions, images, format, split, name, images_setting)
@@ -138,6 +143,11 @@ def _detect(path: Path) -> tuple[str, Any]:
     start = read_start(path)
     if not start:
         raise CaptionerError(f"{path}: the file is empty")
+    if "\0" in start:
+        raise CaptionerError(
+            f"{path}: not a caption file but a binary one, such as a picture; give the folder of the pictures, or the "
+            "file of their captions"
+        )
     line = start.partition("\n")[0]
     if start.startswith("[") or _is_record(line):
         return "table", None
