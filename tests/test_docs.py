@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from captioner import cli
 
@@ -148,6 +149,23 @@ def test_python_on_a_page_is_python(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_page_is_finished_and_does_not_advertise(page: Path) -> None:
     assert [match[0] for match in UNWANTED.finditer(page.read_text(encoding="utf-8"))] == []
+
+
+def test_the_kubernetes_job_on_the_scale_page_captions_the_shard_of_its_index(tmp_path: Path) -> None:
+    """A command of that name in the PATH says how it was called; click says whether that is a correct call."""
+    (text,) = [block for kind, block in FENCE.findall((ROOT / "docs/scale-out.md").read_text()) if kind == "yaml"]
+    job = yaml.safe_load(text)
+    assert (job["apiVersion"], job["kind"], job["spec"]["completionMode"]) == ("batch/v1", "Job", "Indexed")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    stand_in = tmp_path / "captioner"
+    stand_in.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOB_COMPLETION_INDEX": "7"}
+    call = [*container["command"], *container["args"]]
+    verb, *arguments = subprocess.check_output(call, env=environment, text=True).splitlines()
+    values = command(verb).make_context(verb, arguments).params
+    assert values["paths"] == ("s3://bucket/shards/00007.tar",)
+    assert (values["output_name"], values["output_format"]) == ("s3://bucket/captions/", "parquet")
 
 
 def test_no_tracked_file_contains_a_path_of_one_persons_machine() -> None:
