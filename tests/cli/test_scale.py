@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,10 +11,9 @@ import pytest
 from captioner import cli
 from captioner.scale.job import caption_here, plan_job
 from captioner.scale.shard_captioning import ShardSettings
+from tests.processes import run_with_children
 from tests.scale.written_shards import NOISE, pictures, rows, webdataset
 from tests.tiny_bundle import write_model
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +80,7 @@ def test_a_job_on_this_machine_captions_lists_and_tells_the_cost(model, tmp_path
     (tmp_path / "all.txt").write_text("".join(f"ü {number}.png\n" for number in range(6)), encoding="utf-8")
     command = [sys.executable, "-m", "captioner", "scale", "caption", "all.txt", "--output", "out", "--shard-size", "4"]
     options = ["--model", str(model), "--price-per-cpu-hour", "0.04", "--summary", "summary.json"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, *options], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = run_with_children([*command, *options], seconds=300, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     keys = [row["key"] for name in ("all-000000000", "all-000000004") for row in rows(tmp_path / f"out/{name}.parquet")]
     assert keys == [f"ü {number}.png" for number in range(6)]

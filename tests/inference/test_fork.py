@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from captioner.images import decoding
-from captioner.images.limits import LIMITS, memory_budget
+from tests.processes import run_with_children
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
@@ -33,35 +28,48 @@ if child:
 """
 
 
+def run_alone(code: str, *arguments: str) -> tuple[int, str]:
+    """The exit code and messages of a new interpreter: the one of the tests has threads and locks of many libraries."""
+    done = run_with_children([sys.executable, "-W", "ignore", "-c", code, *arguments], seconds=180)
+    return done.returncode, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["onnx", "torch"])
 def test_a_forked_process_captions_as_its_parent_does(backend: str) -> None:
     photo = next((ROOT / "examples").glob("*.jpg"))
-    command = [sys.executable, "-W", "ignore", "-c", FORK, str(ROOT / "weights" / "default"), backend, str(photo)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert run_alone(FORK, str(ROOT / "weights" / "default"), backend, str(photo)) == (0, "")
 
 
-@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
-def test_a_fork_while_other_threads_read_leaves_no_memory_taken_and_no_lock_held() -> None:
-    """Of all threads, a child has only the one that forked."""
-    reading, finish = threading.Event(), threading.Event()
+# Of all threads, a child has only the one that forked: what the others held must be free there.
+FORK_WHILE_READING = """
+import os, signal, sys, threading
+from PIL import Image
+from captioner.images import decoding
+from captioner.images.limits import LIMITS, memory_budget
 
-    def read() -> None:
-        everything = memory_budget.reserve(LIMITS.megabytes * 1_000_000, LIMITS)
-        with everything, decoding._without_pillow_limit(), decoding._pillow_limit._lock, memory_budget._changed:
+reading, finish, everything = threading.Event(), threading.Event(), LIMITS.megabytes * 1_000_000
+
+def read():
+    with memory_budget.reserve(everything, LIMITS), decoding._without_pillow_limit():
+        with decoding._pillow_limit._lock, memory_budget._changed:
             reading.set()
             finish.wait(60)
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    assert reading.wait(60)
-    child = os.fork()
-    if not child:
-        signal.alarm(60)  # ends it if it waits for ever
-        with memory_budget.reserve(LIMITS.megabytes * 1_000_000, LIMITS), decoding._without_pillow_limit():
-            pass
-        os._exit(0 if Image.MAX_IMAGE_PIXELS else 1)
-    finish.set()
-    thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+thread = threading.Thread(target=read)
+thread.start()
+assert reading.wait(60)
+child = os.fork()
+if not child:
+    signal.alarm(60)  # ends it if it waits for ever
+    with memory_budget.reserve(everything, LIMITS), decoding._without_pillow_limit():
+        pass
+    os._exit(0 if Image.MAX_IMAGE_PIXELS else 1)
+finish.set()
+thread.join()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_fork_while_other_threads_read_leaves_no_memory_taken_and_no_lock_held() -> None:
+    assert run_alone(FORK_WHILE_READING) == (0, "")

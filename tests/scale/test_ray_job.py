@@ -6,10 +6,9 @@ Ray runs in processes of its own, so that its threads and warnings stay out of t
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -18,9 +17,8 @@ from captioner.scale.ray_job import ATTEMPTS, CaptionShard, Tracker
 from captioner.scale.shard_captioning import ShardCaptioner, ShardReport, ShardSettings
 from captioner.scale.shards import find_shards
 from scale_proof.checks import identity, problems
+from tests.processes import run_with_children
 from tests.scale.written_shards import NOISE, pictures, webdataset
-
-ROOT = Path(__file__).parents[2]
 
 PIPELINE = """
 import json, sys
@@ -44,11 +42,8 @@ print(json.dumps([[row["caption"], text, row["error"]] for row, text in zip(rows
 """
 
 
-def run(*command: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-    return subprocess.run(
-        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=timeout, cwd=ROOT
-    )
+def run(*command: str, timeout: float = 300) -> CompletedProcess[str]:
+    return run_with_children([sys.executable, *command], seconds=timeout, variables={"RAY_USAGE_STATS_ENABLED": "0"})
 
 
 @pytest.mark.slow

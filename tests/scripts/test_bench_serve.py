@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.processes import run_with_children
 from tests.serve.pictures import png
 from tests.tiny_bundle import write_model
 
@@ -29,7 +29,8 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     counts = "--count 200 --rounds 1 --calls 10 --warming 1 --seconds 3 --stops 2 --soak 1000"
     command = [sys.executable, str(ROOT / "scripts" / "bench_serve"), str(folder), "--model", str(model)]
     output = folder / "figures.json"
-    subprocess.run([*command, *counts.split(), "--output", str(output)], check=True, timeout=600, capture_output=True)
+    done = run_with_children([*command, *counts.split(), "--output", str(output)], seconds=500)
+    assert done.returncode == 0, done.stderr
     values: dict[str, Any] = json.loads(output.read_text())
     return values
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from captioner.errors import CaptionerError
 from captioner.web.onnxruntime_web import runtime_files
 from tests.overlay.browser import CHROMIUM, DRIVER
+from tests.processes import run_with_children
 from tests.serve.pictures import png
 from tests.tiny_bundle import write_model
 
@@ -36,7 +36,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def output_of(script: str, pictures: Path, *arguments: str) -> str:
     command = [sys.executable, str(ROOT / "scripts" / script), str(pictures), "--model", str(pictures.parent / "model")]
-    return subprocess.run([*command, *arguments], check=True, timeout=300, capture_output=True, text=True).stdout
+    done = run_with_children([*command, *arguments], seconds=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from captioner.serve import openapi
 from captioner.serve.app import ROUTES
 from captioner.serve.caption_request import OWN, SEARCH
 from captioner.serve.service_settings import ServiceSettings
+from tests.processes import run_with_children
 from tests.serve.running import running
 
 UNDESCRIBED = {"/", "/docs", "/openapi.json"}  # pages, and the description itself
@@ -33,6 +33,6 @@ def test_nothing_that_schemathesis_sends_gets_a_500_or_an_undescribed_answer(mod
         checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
         command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run"]
         command += [f"{service.url}/openapi.json", "--checks", checks, "--max-examples", "40", "--seed", "1"]
-        done = subprocess.run([*command, "--no-color"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        done = run_with_children([*command, "--no-color"], seconds=500, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-5000:]
     assert not any("Traceback" in line for line in service.lines)
