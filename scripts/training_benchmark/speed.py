@@ -21,6 +21,7 @@ from captioner.train.batch_loss import ForwardPass
 from captioner.train.loaded_run import LoadedRun, write_model
 from captioner.train.run_folder import RunFolder
 from captioner.train.trainer import Trainer
+from captioner.workarounds.half_precision import resolve_precision
 from training_benchmark.plain_loop import PlainLoop
 from training_benchmark.sizes import Figure, Sizes
 from training_benchmark.trainer_run import TrainerRun
@@ -31,31 +32,40 @@ ROOT = Path(__file__).resolve().parents[2]
 def measure_speed(sizes: Sizes, threads: int, rounds: int) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        stage = sizes.stages[0]
         frozen = TrainerRun(folder, sizes, threads, "frozen")
-        tail = TrainerRun(folder, sizes, threads, "tail", tail=sizes.stages[0])
-        tuned = TrainerRun(folder, sizes, threads, "tuned", tail=sizes.stages[0], tuned=True)
+        runs = {
+            "frozen encoder, annotations cached": frozen,
+            "frozen tail run in the loop": TrainerRun(folder, sizes, threads, "tail", stage),
+            "tail tuned": TrainerRun(folder, sizes, threads, "tuned", stage, tuned=True),
+        }
+        if resolve_precision("auto", "cpu") == "bfloat16":
+            runs |= {
+                "frozen encoder, bfloat16": TrainerRun(folder, sizes, threads, "frozen-16", precision="bfloat16"),
+                "tail tuned, bfloat16": TrainerRun(folder, sizes, threads, "tuned-16", stage, True, "bfloat16"),
+            }
         plain = PlainLoop(frozen, sizes)
         yield Figure("difference of the two losses, same weights", plain.difference(frozen), "nats per caption")
-        best = dict.fromkeys(("frozen", "tail", "tuned", "plain"), 0.0)
+        best, best_of_plain = dict.fromkeys(runs, 0.0), 0.0
         for _ in range(rounds):
-            for name, run in (("frozen", frozen), ("tail", tail), ("tuned", tuned)):
+            for name, run in runs.items():
                 best[name] = max(best[name], run.epoch())
-            best["plain"] = max(best["plain"], plain.train(sizes.plain_steps))
-        for run in (frozen, tail, tuned):
+            best_of_plain = max(best_of_plain, plain.train(sizes.plain_steps))
+        for run in runs.values():
             run.close()
-        best["processes"] = speed_of_processes(frozen, folder, threads)
+        of_processes = speed_of_processes(frozen, folder, threads)
+    cached = best["frozen encoder, annotations cached"]
     captions = 8 * sizes.pictures * sizes.captions_per_image
-    with_encoding = captions / (captions / best["frozen"] + frozen.encoding_seconds)
-    yield Figure("plain loop", best["plain"], "captions/s")
-    yield Figure("captioner train, frozen encoder, annotations cached", best["frozen"], "captions/s")
-    yield Figure(f"the same, {threads} processes of one thread", best["processes"], "captions/s")
-    yield Figure("captioner train, frozen tail run in the loop", best["tail"], "captions/s")
-    yield Figure("captioner train, tail tuned", best["tuned"], "captions/s")
+    with_encoding = captions / (captions / cached + frozen.encoding_seconds)
+    yield Figure("plain loop", best_of_plain, "captions/s")
+    for name, rate in best.items():
+        yield Figure(f"captioner train, {name}", rate, "captions/s")
+    yield Figure(f"frozen encoder, {threads} processes of one thread", of_processes, "captions/s")
     yield Figure("encoding into the cache, once", sizes.pictures / frozen.encoding_seconds, "images/s")
-    yield Figure("ratio, frozen encoder", best["frozen"] / best["plain"], "times")
-    yield Figure(f"ratio, frozen encoder, {threads} processes", best["processes"] / best["plain"], "times")
-    yield Figure("ratio, frozen encoder, encoding once spread over 8 epochs", with_encoding / best["plain"], "times")
-    yield Figure("ratio, frozen tail run in the loop", best["tail"] / best["plain"], "times")
+    for name, rate in best.items():
+        yield Figure(f"ratio, {name}", rate / best_of_plain, "times")
+    yield Figure(f"ratio, frozen encoder, {threads} processes", of_processes / best_of_plain, "times")
+    yield Figure("ratio, frozen encoder, encoding once spread over 8 epochs", with_encoding / best_of_plain, "times")
 
 
 def speed_of_processes(frozen: TrainerRun, folder: Path, count: int) -> float:

@@ -25,7 +25,9 @@ from training_benchmark.sizes import ENCODER, Sizes
 SINGLE_PROCESS = World(0, 1, torch.device("cpu"))
 
 
-def benchmark_config(folder: Path, sizes: Sizes, threads: int, tail: str | None = None, tuned: bool = False) -> Config:
+def benchmark_config(
+    folder: Path, sizes: Sizes, threads: int, tail: str | None = None, tuned: bool = False, precision: str = "float32"
+) -> Config:
     source = {"captions": str(folder / "captions.json"), "images": str(folder / "images")}
     return parse(
         {
@@ -49,6 +51,7 @@ def benchmark_config(folder: Path, sizes: Sizes, threads: int, tail: str | None 
                 "captions": sizes.captions_per_image,
                 "threads": threads,
                 "ema": 0.999,
+                "precision": precision,
                 "checkpoint_every": 500,
                 "tune": {"start_epoch": 0 if tuned else 1000},
                 "validation": {"images": 8, "samples": 0},
@@ -69,7 +72,14 @@ class TrainerRun:
     """A Trainer on the benchmark's data. `encoding_seconds` is the time that filling the feature cache took."""
 
     def __init__(
-        self, folder: Path, sizes: Sizes, threads: int, name: str, tail: str | None = None, tuned: bool = False
+        self,
+        folder: Path,
+        sizes: Sizes,
+        threads: int,
+        name: str,
+        tail: str | None = None,
+        tuned: bool = False,
+        precision: str = "float32",
     ) -> None:
         write_captioned_pictures(folder, sizes)
         run = folder / f"run-{name}"
@@ -89,7 +99,7 @@ class TrainerRun:
             mock.patch("captioner.train.setup.open_features", timed),
             mock.patch.object(Vocabulary, "build", lambda *_, **__: vocabulary),
         ):
-            config = benchmark_config(folder, sizes, threads, tail, tuned)
+            config = benchmark_config(folder, sizes, threads, tail, tuned, precision)
             self.trainer = Trainer(config, run, SINGLE_PROCESS, resume=False)
         self.interrupt = mock.Mock(requested=False)
 
