@@ -28,7 +28,9 @@ from captioner.inference.backend import Annotations, State, Step, checksums, gum
 from captioner.inference.model_loading import processors, start_sessions
 from captioner.options import BackendLabel, HardAttention
 
-INT8_AT_ONCE = 4  # pictures that the 8-bit encoder takes at a time; with floats, even two are slower than one by one
+# Pictures that the 8-bit encoder takes at a time. Four need 30 MB more and are no quicker than two; with floats, even
+# two are slower than one by one.
+INT8_AT_ONCE = 2
 
 
 class OnnxBackend:
