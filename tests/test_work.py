@@ -119,7 +119,7 @@ def test_the_8_bit_encoder_takes_several_pictures_at_a_time():
     backend._encoder, backend._at_once, backend._annotation_shape = session, INT8_AT_ONCE, (4, 3)
     backend.rows = backend.cols = 2
     backend.encode(np.zeros((10, 8, 8, 3), np.uint8), keys=False)
-    assert (session.runs, session.pictures) == (3, 10)
+    assert (session.runs, session.pictures) == (5, 10)
 
 
 def test_only_graphs_that_are_used_are_verified_each_file_once(monkeypatch):
