@@ -285,4 +285,5 @@ def _report(written: Written) -> None:
         say(f"note: {written.picture}: written as {written.stem}, because that name was taken")
     if written.kept:
         names = ", ".join(path.name for path in written.kept)
-        say(f"note: {written.picture}: kept the existing {names}; --overwrite replaces it")
+        them = "it" if len(written.kept) == 1 else "them"
+        say(f"note: {written.picture}: kept the existing {names}; --overwrite replaces {them}")

@@ -82,6 +82,8 @@ def command(
         if compare is None or results is not None:
             raise click.UsageError(f"Got an unexpected argument ({other}).")
         results, compare = compare, other
+    if results is None and compare is not None:
+        raise click.UsageError(f"--compare takes two files: --compare {compare} OTHER")
     if results is None and write_reference_stats is None:
         raise click.UsageError("Missing option '--results'.")
 

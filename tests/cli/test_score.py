@@ -98,6 +98,11 @@ def test_two_systems_are_compared_with_results_or_with_two_arguments(folder: Pat
     assert f"score: {folder / 'r.json'}; other: {folder / 'b.json'}" in text and "difference" in text
 
 
+def test_one_file_is_too_few_to_compare(folder: Path) -> None:
+    result = run(folder, "--compare", "b.json")
+    assert result.exit_code == 2 and f"--compare takes two files: --compare {folder / 'b.json'} OTHER" in result.stderr
+
+
 def test_a_file_compared_with_itself_has_difference_0(folder: Path) -> None:
     report = json.loads(run(folder, "--compare", "r.json", "r.json", *PURE, "--json").stdout)
     assert {gap["difference"] for gap in report["differences"].values()} == {0}
