@@ -99,8 +99,10 @@ def test_two_systems_are_compared_with_results_or_with_two_arguments(folder: Pat
 
 
 def test_one_file_is_too_few_to_compare(folder: Path) -> None:
-    result = run(folder, "--compare", "b.json")
-    assert result.exit_code == 2 and f"--compare takes two files: --compare {folder / 'b.json'} OTHER" in result.stderr
+    result = run(folder, "--compare", "refs.json")
+    assert (
+        result.exit_code == 2 and f"--compare takes two files: --compare {folder / 'refs.json'} OTHER" in result.stderr
+    )
 
 
 def test_a_file_compared_with_itself_has_difference_0(folder: Path) -> None:
