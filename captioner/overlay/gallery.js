@@ -5,6 +5,10 @@ const cards = JSON.parse(document.getElementById("data").textContent);
 const list = document.getElementById("cards"), query = document.getElementById("query"), order = document.getElementById("order");
 const count = document.getElementById("count"), words = document.getElementById("words");
 [...list.children].forEach((element, i) => Object.assign(cards[i], { element, number: i, search: element.textContent.toLowerCase() }));
+for (const frame of list.querySelectorAll(".frame")) {
+  const image = frame.querySelector("img");
+  frame.style.setProperty("--ratio", image.getAttribute("width") / image.getAttribute("height"));
+}
 
 // A dark layer over the thumbnail, transparent where the model looked. The thumbnail itself is a file, which a page
 // that was opened from a folder may show but not read.

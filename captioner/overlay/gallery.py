@@ -71,8 +71,7 @@ def _item(card: Card) -> str:
         f'<span class="frame"><img src="{quote(card.thumbnail)}" width="{card.size[0]}" height="{card.size[1]}" '
         f'loading="lazy" alt="{escape(text)}"></span>'
     )
-    if target:
-        image = f'<a class="picture" href="{quote(target)}">{image}</a>'
+    place = f'<a class="picture" href="{quote(target)}">{image}</a>' if target else f'<div class="well">{image}</div>'
     captions = "".join(
         f'<p class="text">{f"<small>{escape(model)}</small> " if model else ""}'
         f"{escape(caption.text or '(no words)')}{_sureness(caption)}</p>"
@@ -83,7 +82,7 @@ def _item(card: Card) -> str:
         for kind, file in card.links
     )
     return (
-        f'<li class="card">{image}<div class="about">{captions}<p class="name">{escape(_file(card.name))}</p>'
+        f'<li class="card">{place}<div class="about">{captions}<p class="name">{escape(_file(card.name))}</p>'
         f'<p class="links">{links}</p></div></li>'
     )
 

@@ -66,6 +66,38 @@ def test_a_word_shows_its_map_on_the_thumbnails_and_opens_the_page_at_the_word(g
     assert links[0].get_attribute("href").endswith("dog.html#3")
 
 
+@pytest.mark.parametrize("kind", ["html", "npz"])  # with and without a link around the thumbnail
+@pytest.mark.parametrize("window", [390, 900])
+def test_a_map_covers_the_photo_and_nothing_else_in_any_shape_of_photo(tmp_path, browser, kind, window):  # noqa: F811
+    shapes = {"wide": (720, 480), "panorama": (900, 150), "tall": (480, 720), "tower": (100, 900), "tiny": (40, 30)}
+    folder = OverlayFolder(tmp_path, [kind], with_gallery=True)
+    for name, size in shapes.items():
+        folder.add([caption("a dog runs", name=f"{name}.jpg", size=size)])
+    folder.finish()
+    metrics = {"width": window, "height": 1200, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        browser.get((tmp_path / "index.html").as_uri() + "#runs")
+        measured = browser.execute_script(
+            """const box = (element) => {
+              const {x, y, width, height} = element.getBoundingClientRect();
+              return [x, y, width, height];
+            };
+            return [...document.querySelectorAll(".card")].map((card) =>
+              [card.firstElementChild, ...card.querySelectorAll(".frame img, .frame canvas")].map(box));"""
+        )
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert len(measured) == len(shapes)
+    for (name, (width, height)), boxes in zip(shapes.items(), measured, strict=True):
+        well, photo, canvas = map(np.array, boxes)
+        np.testing.assert_allclose(canvas, photo, atol=0.1, err_msg=name)
+        # The photo has its own shape, so object-fit leaves no empty band. It is as large as its place allows.
+        scale = min(well[2] / width, well[3] / height)
+        np.testing.assert_allclose(photo[2:], [width * scale, height * scale], rtol=0.01, atol=0.6, err_msg=name)
+        np.testing.assert_allclose(photo[:2] + photo[2:] / 2, well[:2] + well[2:] / 2, atol=0.1, err_msg=name)
+
+
 def test_the_gallery_sorts_by_name_and_by_confidence_where_there_is_one(tmp_path, browser):  # noqa: F811
     folder = OverlayFolder(tmp_path, ["npz"], with_gallery=True)
     for name, sure in (("b.jpg", 0.9), ("a.jpg", None), ("c.jpg", 0.2)):
