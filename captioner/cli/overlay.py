@@ -219,7 +219,10 @@ def command(
         say(f"captioner: {problem.reason}")
     summary = RunSummary(picture_inputs.problems, picture_inputs.left_out, verb="drawn")
     total = len(names) if isinstance(names, list) else None
-    failures = len(picture_inputs.problems) + _write(folder, results, summary, total)
+    said: set[str] = set()
+    failures = len(picture_inputs.problems) + _write(folder, results, summary, total, said)
+    if said and (missing := [word for word in _listed(sheet_options.words) if word not in said]):
+        say(f"note: no caption of this run has the word{'s' * (len(missing) > 1)} {', '.join(missing)} (--words)")
     if (line := summary.line()) is not None:
         say(line)
     return 1 if failures else 0
@@ -230,11 +233,21 @@ def _word_choice(text: str) -> str | tuple[str, ...]:
     words = tuple(word.strip().lower() for word in text.split(",") if word.strip())
     if not words:
         raise click.UsageError("--words names no word; give all, content or a list such as dog,frisbee")
-    return words[0] if words in (("all",), ("content",)) else words
+    return words[0] if words in (("all",), ("content",)) else tuple(dict.fromkeys(words))
 
 
-def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSummary, total: int | None) -> int:
-    """Draw and write the overlays, and report them. Returns the number of failures."""
+def _listed(words: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The words that --words names; none for all and content."""
+    return () if isinstance(words, str) else words
+
+
+def _write(
+    folder: OverlayFolder, results: Iterable[PerModel], summary: RunSummary, total: int | None, said: set[str]
+) -> int:
+    """Draw and write the overlays, and report them. Adds the words of the captions to `said`.
+
+    Returns the number of failures.
+    """
     from captioner.caption import Caption, Failure
     from captioner.errors import CaptionerError
 
@@ -244,6 +257,7 @@ def _write(folder: OverlayFolder, results: Iterable[PerModel], summary: RunSumma
             progress.show(0)
             for per_model in results:
                 captions = [result for result in per_model if isinstance(result, Caption)]
+                said.update(word.text for caption in captions for word in caption.words)
                 reasons = [result.reason for result in per_model if isinstance(result, Failure)]
                 written = None
                 if not reasons:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from captioner.cli import run
-from tests.tiny_bundle import write_model
+from tests.tiny_bundle import WORDS, write_model
 
 
 @pytest.fixture
@@ -284,6 +284,32 @@ def test_options_of_the_sheet_change_the_sheet(captioner, photos, tmp_path):
     assert b"one.jpg" in plain and b"one.jpg" not in drawn("--no-path")
     folder = str(photos)[:12].encode()  # a long path is shortened at its end
     assert folder not in plain and folder in drawn("--full-path")
+
+
+def test_words_that_no_caption_has_are_named_once_for_the_run(captioner, model_folder, tmp_path):
+    for color in ("red", "black"):
+        Image.new("RGB", (60, 40), color).save(tmp_path / f"{color}.png")
+    given = [tmp_path / "red.png", tmp_path / "black.png", "-f", "png", "--overwrite", "-o", tmp_path / "out"]
+    forced = [*given, "--text", "a dog on grass"]
+    code, out, err = captioner(*forced, "--words", "dog,zebra,Unicorn")
+    assert code == 0 and len(out.split()) == 3
+    assert err == "note: no caption of this run has the words zebra, unicorn (--words)\n"
+    assert captioner(*forced, "--words", "zebra")[2] == "note: no caption of this run has the word zebra (--words)\n"
+    for words in ("dog,grass", "content", "all"):
+        assert captioner(*forced, "--words", words)[2] == ""
+
+    from captioner import Captioner
+
+    said = [set(Captioner.load()(path).text.split()) for path in given[:2]]
+    assert said[0] - said[1] and said[1] - said[0]  # words of one caption are not named
+    missing = [word for word in WORDS if word not in said[0] | said[1]]
+    expected = f"note: no caption of this run has the words {', '.join(missing)} (--words)\n"
+    assert len(missing) > 1 and captioner(*given, "--words", ",".join(WORDS))[2] == expected
+
+
+def test_a_run_without_captions_says_nothing_about_words(captioner, photos, tmp_path):
+    code, _, err = captioner(photos / "empty.jpg", "-o", tmp_path / "out", "-f", "png", "--words", "zebra")
+    assert code == 1 and "zebra" not in err
 
 
 def test_evidence_is_measured_and_written(captioner, photos, tmp_path):
