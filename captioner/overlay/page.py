@@ -70,8 +70,8 @@ def page_of(
 {tables}
 </details>
 <p class="about">A map shows which parts of the picture the model weighted when it chose a word; the white line encloses
-the cells with half of the weight. It doesn't prove that the word depended on them. Point at the picture, or focus it
-and use the arrow keys, to see for which words the model looked there.</p>
+the cells with half of the weight. It doesn't prove that the word depended on them. <span class="hint">Point at the
+picture, or focus it and use the arrow keys, to see for which words the model looked there.</span></p>
 </main>
 <script type="application/json" id="data">{_data(captions, style or Style())}</script>"""
     return html_document(

@@ -70,6 +70,16 @@ def scheme(driver: WebDriver, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
+@contextmanager
+def paper(driver: WebDriver) -> Iterator[None]:
+    """The page as it is printed."""
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 # Every visible text with its color and the nearest background that is not transparent.
 _TEXTS = """
 const seen = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);

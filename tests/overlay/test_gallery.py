@@ -8,7 +8,7 @@ from selenium.webdriver.support.ui import Select
 
 from captioner.overlay.gallery import Card, index
 from captioner.overlay.overlay_folder import OverlayFolder
-from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
+from tests.overlay.browser import browser, complaints, contrasts, paper, requests, scheme  # noqa: F401
 from tests.overlay.handmade_captions import caption
 
 
@@ -143,3 +143,15 @@ def test_every_text_of_the_gallery_has_the_contrast_of_wcag(gallery, browser, na
     measured = contrasts(browser)
     assert len(measured) > 8
     assert {text: ratio for text, ratio in measured.items() if ratio < 4.5} == {}
+
+
+def test_a_printed_gallery_has_no_links_and_no_tools_but_the_word_that_is_shown(gallery, browser):  # noqa: F811
+    for address, word_printed in (("index.html", False), ("index.html#runs", True)):
+        browser.get("about:blank")
+        browser.get(f"{gallery.as_uri()}/{address}")
+        with paper(browser):
+            printed = browser.find_element(By.TAG_NAME, "main").text
+            assert "Sort by" not in printed and "html" not in printed
+            assert browser.find_element(By.ID, "query").is_displayed() is word_printed
+            assert "a dog runs" in printed and "dog.jpg" in printed
+            assert browser.find_element(By.TAG_NAME, "img").is_displayed()

@@ -16,7 +16,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from captioner.caption import Caption, Curves, Evidence
 from captioner.overlay import Style, page, page_of
-from tests.overlay.browser import browser, complaints, contrasts, requests, scheme  # noqa: F401
+from captioner.overlay.page import Links
+from tests.overlay.browser import browser, complaints, contrasts, paper, requests, scheme  # noqa: F401
 from tests.overlay.handmade_captions import caption, one_cell
 
 TEXT = "a dog runs on the grass"
@@ -377,6 +378,21 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(opened, browser):  # noqa
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 390
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_printed_page_shows_picture_and_sentence_and_no_hint_or_control(opened, browser):  # noqa: F811
+    driver = opened(page_of([("", with_evidence())], links=Links("index.html", "cat.html")))
+    with paper(driver):
+        printed = driver.find_element(By.TAG_NAME, "main").text
+        for useless in ("Point at", "arrow keys", "all pictures", "previous", "Play", "Settings", "as a table"):
+            assert useless not in printed
+        for useful in ("dog.jpg", "white line encloses", "From the picture"):
+            assert useful in printed
+        assert [word.is_displayed() for word in words(driver)] == [True] * 6
+        for shown in (".cv-stage img", ".cv-stage canvas"):
+            box = driver.find_element(By.CSS_SELECTOR, shown)
+            assert box.is_displayed() and box.size["width"] > 300
+    assert "Point at the picture" in driver.find_element(By.CLASS_NAME, "about").text  # back on the screen
 
 
 def test_a_caption_without_words_opens(opened):
