@@ -29,34 +29,55 @@ class Hallucination:
     labels: dict[str, tuple[int, int]]  # category: mentioned, hallucinated; most hallucinated first
 
 
-def hallucination(items: Sequence[Item], captions: Sequence[Caption]) -> Hallucination | None:
-    """None if no caption of a picture with boxes names an object, or if the words for a label are not known."""
+@dataclass(frozen=True)
+class MentionedObject:
+    """A noun of a caption that names a category of object."""
+
+    label: str
+    first: int  # word of the caption; `last` is the one behind the noun
+    last: int
+    present: bool  # whether the boxes or the references of the picture have the object
+
+
+def mentioned_objects(items: Sequence[Item], captions: Sequence[Caption]) -> list[list[MentionedObject]] | None:
+    """The objects that each caption names; none for a picture without boxes, because it was not annotated.
+
+    None if there are no boxes, or if the words for a label are not known.
+    """
     labels = {box.label.lower() for item in items for box in item.boxes}
     categories = next((known for known in (COCO_CATEGORIES, SHAPES) if labels <= known), None)
     if not labels or categories is None:
         return None
-    per_image: list[list[float]] = []
-    mentioned: Counter[str] = Counter()
-    wrong: Counter[str] = Counter()
+    objects: list[list[MentionedObject]] = []
     for item, caption in zip(items, captions, strict=True):
-        if not item.boxes:  # the picture was not annotated
+        if not item.boxes:
+            objects.append([])
             continue
         present = {box.label.lower() for box in item.boxes}
         for reference in item.captions:
             present |= {mention.label for mention in mentions(tokenize(reference), categories)}
-        found = [mention.label for mention in mentions([word.text for word in caption.words], categories)]
-        mentioned.update(found)
-        wrong.update(label for label in found if label not in present)
-        per_image.append([float(label not in present) for label in found])
-    objects = mean_of(per_image)
-    sentences = mean_of([[float(any(image))] for image in per_image])
-    if objects is None or sentences is None:
+        found = mentions([word.text for word in caption.words], categories)
+        objects.append([MentionedObject(m.label, m.first, m.last, m.label in present) for m in found])
+    return objects
+
+
+def hallucination(items: Sequence[Item], captions: Sequence[Caption]) -> Hallucination | None:
+    """None if no caption of a picture with boxes names an object, or if the words for a label are not known."""
+    objects = mentioned_objects(items, captions)
+    if objects is None:
         return None
+    per_image = [found for item, found in zip(items, objects, strict=True) if item.boxes]
+    share = mean_of([[float(not named.present) for named in found] for found in per_image])
+    sentences = mean_of([[float(any(not named.present for named in found))] for found in per_image])
+    if share is None or sentences is None:
+        return None
+    mentioned = Counter(named.label for found in per_image for named in found)
+    wrong = Counter(named.label for found in per_image for named in found if not named.present)
     order = sorted(mentioned, key=lambda label: (-wrong[label], -mentioned[label], label))
     return Hallucination(
         len(per_image),
         sum(mentioned.values()),
-        objects,
+        share,
         sentences,
         {label: (mentioned[label], wrong[label]) for label in order},
     )

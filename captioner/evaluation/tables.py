@@ -184,6 +184,10 @@ def _reliance(figures: Reliance) -> Section:
         ),
         Row("words from habit", f"{figures.habit.value:.1%}", _percent(figures.habit), f"of {figures.words:,} words"),
     ]
+    for name, objects in (("present", figures.present), ("absent", figures.absent)):
+        if objects is not None:
+            remark = f"of {objects.nouns:,} objects; {objects.marked.value:.1%} from habit"
+            rows.append(Row(f"habit, {name} objects", f"{objects.habit.value:.1%}", _percent(objects.habit), remark))
     for name, grounded in (("reliance", figures.relied), ("attention", figures.attended)):
         if grounded is not None:
             rows += [
