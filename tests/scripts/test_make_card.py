@@ -76,7 +76,8 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     (folder / "evidence.json").write_text(evidence)
     figure = {"value": {"value": 0.512, "low": 0.4, "high": 0.6}, "even": 0.25, "elsewhere": None}
     boxes = {"images": 7, "nouns": 9, "mass": figure, "pointing": figure}
-    boxes |= {"sizes": {"small": {"pointing": figure}}, "labels": {"cat": {"nouns": 9, "pointing": 0.512}}}
+    boxes |= {"sizes": {"small": {"nouns": 1, "pointing": figure}, "large": {"nouns": 1234, "pointing": figure}}}
+    boxes |= {"labels": {"cat": {"nouns": 9, "pointing": 0.512}}}
     evaluation = json.loads((folder / "evaluation.json").read_text()) | {"boxes": boxes}
     (folder / "boxes.json").write_text(json.dumps(evaluation))
 
@@ -84,7 +85,8 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     done = subprocess.run([sys.executable, SCRIPT, "hard", *map(str, inputs)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     before = (ROOT / "weights" / "hard" / "README.md").read_text(encoding="utf-8")
-    assert "| pointing game, small objects | 51.2 % (40.0 to 60.0) | 25.0 % | - |" in done.stdout
+    assert "| pointing game, small objects (1 noun) | 51.2 % (40.0 to 60.0) | 25.0 % | - |" in done.stdout
+    assert "| pointing game, large objects (1,234 nouns) | 51.2 %" in done.stdout
     assert "cat 51 % of 9" in done.stdout and "(`--randomised`, 2 images)" in done.stdout
     title = "## Attention and objects\n"
     assert done.stdout.split(title)[0] == before.split(title)[0]
