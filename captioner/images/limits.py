@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from captioner.errors import CaptionerError
+from captioner.workarounds.malloc import PICTURES, return_memory
 
 PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000
 MEMORY_LIMIT = 512  # megabytes
@@ -59,6 +60,7 @@ class MemoryBudget:
     def forget(self) -> None:
         """Start anew: a forked process has none of the threads that were reading."""
         self._taken = 0
+        self._returns_memory = False
         self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
@@ -70,6 +72,9 @@ class MemoryBudget:
     @contextmanager
     def reserve(self, needed: int, limits: Limits) -> Iterator[float]:
         """Yields the seconds that the picture had to wait."""
+        if not self._returns_memory:  # else the blocks of pictures that were decoded before add up
+            self._returns_memory = True
+            return_memory(PICTURES)
         start = time.monotonic()
         ticket = object()
 

@@ -34,7 +34,7 @@ from captioner.serve.service import Service
 from captioner.serve.service_settings import ServiceSettings
 from captioner.terminal import say
 from captioner.web.web_folder import check_web_folder
-from captioner.workarounds.malloc import return_memory
+from captioner.workarounds.malloc import TENSORS, return_memory
 
 KEEP_ALIVE = 30  # seconds that a connection may be idle
 FAILED = 3  # exit code of a worker process whose models cannot be loaded
@@ -141,7 +141,7 @@ def _listen(settings: ServiceSettings) -> socket.socket:
 
 
 def _run(settings: ServiceSettings, listener: socket.socket) -> None:
-    return_memory()
+    return_memory(TENSORS)
     app = create_app(settings)
     service: Service = app.state.service
     config = uvicorn.Config(

@@ -42,7 +42,7 @@ from captioner.train.setup import InitialWeights, make_optimizer, prepare
 from captioner.train.splits import write_split_record
 from captioner.train.validation import validate
 from captioner.workarounds.half_precision import check_precision, resolve_precision
-from captioner.workarounds.malloc import keep_memory
+from captioner.workarounds.malloc import keep_memory, use_one_arena
 
 LOG_EVERY = 50  # steps
 _NO_DIGITS = str.maketrans("", "", "0123456789.,")
@@ -56,11 +56,13 @@ def train(config: Config, folder: Path, world: World, *, resume: bool = False) -
     if config.training.scst and config.training.scst.reward.meteor:
         load_meteor()  # fails now, not after the first epochs, if its files are missing
     if world.device.type == "cpu":
-        keep_memory()
+        use_one_arena()
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     torch.manual_seed(config.seed)
-    trainer = Trainer(config, folder, world, resume)
+    trainer = Trainer(config, folder, world, resume)  # may encode pictures
+    if world.device.type == "cpu":
+        keep_memory()
     try:
         with interruptible() as interrupt:
             trainer.run(interrupt)

@@ -32,19 +32,24 @@ def peak():  # kilobytes
 
 pathlib.Path("/proc/self/clear_refs").write_text("5")  # forget the peak of importing
 before, start = peak(), time.process_time()
-with ThreadPoolExecutor(int(sys.argv[2])) as pool:
-    problems = list(pool.map(read, [sys.argv[1]] * int(sys.argv[2])))
+readers, paths = int(sys.argv[1]), sys.argv[2:]
+with ThreadPoolExecutor(readers) as pool:
+    problems = list(pool.map(read, paths * readers))
 print(json.dumps([(peak() - before) / 1000, time.process_time() - start, problems[0]]))
 """
 
 
-def measure(path: Path, readers: int = 1, *, timeout: float = 120) -> tuple[float, float, str | None]:
-    """Megabytes and processor seconds that a new process takes to read a picture, and the error that it reports."""
+def measure(*paths: Path, readers: int = 1, timeout: float = 120) -> tuple[float, float, str | None]:
+    """Megabytes and processor seconds that a new process takes to read pictures, each as often as it has readers.
+
+    The error is that of the first picture.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(path), str(readers)], capture_output=True, text=True, timeout=timeout
+        [sys.executable, "-c", READ, str(readers), *map(str, paths)], capture_output=True, text=True, timeout=timeout
     )
     if done.returncode:
-        raise AssertionError(f"the reader of {path} ended with {done.returncode}: {done.stderr[-500:]}")
+        names = ", ".join(path.name for path in paths)
+        raise AssertionError(f"the reader of {names} ended with {done.returncode}: {done.stderr[-500:]}")
     megabytes, seconds, problem = json.loads(done.stdout)
     return float(megabytes), float(seconds), problem
 
@@ -209,10 +214,18 @@ LARGE: dict[str, Callable[[], bytes]] = {
 }
 
 
+# Each is within the memory limit. Their blocks have different sizes, and add up if the C library keeps freed ones.
+MIXED = ("alpha.png", "deep.png", "palette.png", "transparent.png", "wide.png", "strip.tif")
+
+
 def _saved(image: Image.Image, format: str, **options: object) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()
+
+
+def write_mixed(folder: Path) -> list[Path]:
+    return list(write(folder, {name: SMALL[name] for name in MIXED}))
 
 
 def write(folder: Path, makers: dict[str, Callable[[], bytes]]) -> Iterator[Path]:

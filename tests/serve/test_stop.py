@@ -191,9 +191,9 @@ def test_a_signal_while_workers_start_stops_all_of_them(monkeypatch: pytest.Monk
 
 def test_the_service_returns_the_memory_of_freed_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(server, "return_memory", lambda: calls.append("return_memory"))
+    monkeypatch.setattr(server, "return_memory", lambda size: calls.append(f"return_memory {size:,}"))
     monkeypatch.setattr(server.DrainingServer, "run", lambda self, sockets: calls.append("run"))
     monkeypatch.setattr("signal.signal", lambda *_: None)
     with socket.socket() as listener:
         server._run(ServiceSettings(), listener)
-    assert calls == ["return_memory", "run"]
+    assert calls == ["return_memory 1,048,576", "run"]
