@@ -60,7 +60,7 @@ def as_text(findings: Findings, *, allow_missing: bool, decoder: DecoderCost, gr
         f"  {readable(decoder.state_bytes()):>8}  {decoder.parameters():,} weights of the decoder, their gradients "
         "and Adam's moments",
         f"  {readable(decoder.step_bytes()):>8}  activations of a step; a trained tail of the encoder adds to it",
-        "  features are memory-mapped: they use free memory but need none",
+        "  features are read from disk: they use free memory but need none",
         "",
     ]
     problems = findings.problems(allow_missing=allow_missing)

@@ -1,4 +1,4 @@
-"""The feature cache: each image passes the frozen trunk once; the output is kept in memory-mapped float16 shards.
+"""The feature cache: each image passes the frozen trunk once; the output is kept in float16 shards.
 
 A cache folder holds `cache.json` (what the features were computed with) and, per shard, `NNNNN.npy` (rows) and
 `NNNNN.json` (the keys of the rows' images). The JSON file of a shard is written last, and a shard without it does not
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -81,11 +84,11 @@ class Features:
         self.folder = folder
         self.spec = spec
         _check_spec(folder, spec)
-        self.shards: list[NDArray[np.float16]] = []
+        self.shards: list[Shard] = []
         self.locations: dict[str, tuple[int, int]] = {}  # shard and row by image key
         for listing in _listings(folder):
-            keys, shard = _open_shard(listing, (1 + spec.flip, *spec.shape))
-            self.locations.update({name: (len(self.shards), row) for row, name in enumerate(keys)})
+            shard = Shard(listing, (1 + spec.flip, *spec.shape))
+            self.locations.update({name: (len(self.shards), row) for row, name in enumerate(shard.keys)})
             self.shards.append(shard)
 
     def missing(self, keys: Sequence[str]) -> list[str]:
@@ -105,8 +108,54 @@ class Features:
         """Grids (B, C, rows, cols) as float32, by shard and row; a view of 1 is the mirror image."""
         batch = np.empty((len(locations), *self.spec.shape), np.float16)
         for i, (shard, row) in enumerate(locations):
-            batch[i] = self.shards[shard][row, 0 if views is None else views[i]]
+            self.shards[shard].read(int(row), 0 if views is None else int(views[i]), batch[i])
         return torch.from_numpy(batch).float()
+
+
+class Shard:
+    """The rows of a shard, read from its file when they are needed.
+
+    A memory map is no quicker, and ends the process without a word if the file is cut off in the meantime.
+    """
+
+    def __init__(self, listing: Path, row: tuple[int, ...]) -> None:
+        self.listing, self.row = listing, row
+        self.lock = threading.Lock()  # threads share the position in the file
+        self.file: BufferedReader | None = None
+        with self._damage_explained():
+            self.keys = _read_listing(listing)[0]
+            mapped: NDArray[np.float16] = np.lib.format.open_memmap(self.path, mode="r")
+            if mapped.shape != (len(self.keys), *row) or mapped.dtype != np.float16 or not mapped.flags.c_contiguous:
+                raise ValueError(f"{mapped.dtype} {mapped.shape}, expected float16 {(len(self.keys), *row)}")
+            assert isinstance(mapped, np.memmap)
+            self.start: int = mapped.offset
+            self.file = self.path.open("rb")
+
+    def __del__(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    @property
+    def path(self) -> Path:
+        return self.listing.with_suffix(".npy")
+
+    def read(self, row: int, view: int, into: NDArray[np.float16]) -> None:
+        """Read a view of an image into an array (C, rows, cols)."""
+        assert self.file is not None
+        with self.lock, self._damage_explained():
+            self.file.seek(self.start + (row * self.row[0] + view) * into.nbytes)
+            if self.file.readinto(into.data.cast("B")) != into.nbytes:
+                raise ValueError(f"it ends before row {row + 1} of {len(self.keys)}")
+
+    @contextmanager
+    def _damage_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # numpy evaluates the header and raises nearly any exception on a damaged one
+            raise CaptionerError(
+                f"the shard {self.path} is damaged ({error}); remove {self.listing} and run `captioner features` "
+                "again: its images are then encoded again"
+            ) from None
 
 
 def verify_shards(folder: Path) -> tuple[int, list[Path]]:
@@ -253,22 +302,6 @@ def _check_spec(folder: Path, spec: FeatureSpec) -> None:
 def _listings(folder: Path) -> list[Path]:
     """The JSON files of the complete shards, in order."""
     return sorted(folder.glob("[0-9]*.json"))
-
-
-def _open_shard(listing: Path, row: tuple[int, ...]) -> tuple[list[str], NDArray[np.float16]]:
-    """The keys and the rows of a shard. A damaged shard is an error that says what to do."""
-    data = listing.with_suffix(".npy")
-    try:
-        keys = _read_listing(listing)[0]
-        shard: NDArray[np.float16] = np.lib.format.open_memmap(data, mode="r")
-        if shard.shape != (len(keys), *row) or shard.dtype != np.float16:
-            raise ValueError(f"{shard.dtype} {shard.shape}, expected float16 {(len(keys), *row)}")
-    except Exception as error:  # numpy evaluates the header and raises nearly any exception on a damaged one
-        raise CaptionerError(
-            f"the shard {data} is damaged ({error}); remove {listing} and run `captioner features` again: "
-            "its images are then encoded again"
-        ) from None
-    return keys, shard
 
 
 def _read_listing(listing: Path) -> tuple[list[str], str | None]:

@@ -78,8 +78,7 @@ def test_a_row_is_the_output_of_the_trunk_for_its_image(tmp_path: Path) -> None:
     shuffled = [paths[i] for i in (6, 0, 3)]
     for row, path in zip(rows(cache, shuffled), shuffled, strict=True):
         close(row, direct(net, path))
-    assert cache.shards[0].dtype == np.float16
-    assert isinstance(cache.shards[0], np.memmap)
+    assert np.load(tmp_path / "cache" / "00000.npy").dtype == np.float16
 
 
 def test_the_tail_on_cached_grids_gives_the_annotations_of_the_whole_encoder(tmp_path: Path) -> None:
@@ -227,6 +226,20 @@ def test_a_damaged_shard_is_named_and_can_be_encoded_again(harm: str, tmp_path: 
     again, _ = build(folder, paths, net)
     for row, path in zip(rows(again, paths), paths, strict=True):
         close(row, direct(net, path))
+
+
+def read_while_it_is_cut_off(folder: Path, paths: list[Path]) -> None:
+    cache, _ = build(folder, paths)
+    os.truncate(folder / "00000.npy", 100)
+    rows(cache, paths)
+
+
+@posix
+def test_a_shard_that_is_cut_off_while_it_is_in_use_is_named(tmp_path: Path) -> None:
+    """In a process of its own: with memory maps, the system ended it with SIGBUS."""
+    paths = pictures(tmp_path / "images", 3)
+    assert child_process.run(read_while_it_is_cut_off, tmp_path / "cache", paths, log=tmp_path / "log") == 1
+    assert "00000.npy is damaged (it ends before row 1 of 3); remove " in (tmp_path / "log").read_text()
 
 
 def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
