@@ -1,7 +1,8 @@
 """uvicorn with an orderly stop, in one process or in several that share a socket.
 
 On SIGTERM or Ctrl-C the service drains: requests that were accepted are answered, new ones get status 503, /ready too,
-and then the process exits with 0. A second signal ends the process at once, and what it was working on is lost.
+and then the process exits with 0. A second signal ends the process at once, and what it was working on is lost. While
+the models load there is nothing to answer, and the first signal ends the process at once, with 0.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class DrainingServer(uvicorn.Server):
         self.deadline = 0.0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.service.loading:  # a thread may be inside a graph that takes very long, and would be waited for
+            os._exit(0)
         if self.service.draining:  # uvicorn would still wait for its connections
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)

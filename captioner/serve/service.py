@@ -53,6 +53,10 @@ class Service:
         return bool(self.batchers) and not self.draining
 
     @property
+    def loading(self) -> bool:
+        return not self.batchers and self.failure is None
+
+    @property
     def full(self) -> bool:
         """Whether so many requests are in work that no queue can have room for one more."""
         return self.requests >= self.settings.queue * max(1, len(self.batchers))

@@ -17,12 +17,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
+from captioner.bundle.writing import write_bundle
 from captioner.serve import server
 from captioner.serve.service_settings import ServiceSettings
 from tests.serve.pictures import png
 from tests.serve.running import Running, running
+from tests.tiny_bundle import write_model
 
 
 class Load:
@@ -87,6 +92,11 @@ def draining(service: Running) -> bool:
         return False
 
 
+def is_loading(service: Running) -> bool:
+    answer = httpx.get(f"{service.url}/ready", timeout=30)
+    return answer.status_code == 503 and answer.text == "loading"
+
+
 @contextmanager
 def accepted_request(service: Running, data: bytes) -> Iterator[socket.socket]:
     """The connection of a request that the service has accepted, and whose body is not sent yet."""
@@ -116,6 +126,35 @@ def test_a_second_signal_ends_the_service_at_once(model: Path) -> None:
         service.process.send_signal(signal.SIGTERM)
         wait_until(lambda: draining(service))
         assert service.stop(signal.SIGTERM) == -signal.SIGTERM
+
+
+def write_endless_model(folder: Path) -> Path:
+    """A tiny model whose encoder multiplies large matrices for minutes."""
+    bundle = write_model(folder)
+    graph = onnx.load(folder / "encoder.onnx")
+    graph.graph.initializer.append(numpy_helper.from_array(np.array([3000, 3000], np.int64), "side"))
+    nodes = [helper.make_node("ConstantOfShape", ["side"], ["product0"])]
+    for number in range(200):
+        nodes.append(helper.make_node("MatMul", [f"product{number}", "product0"], [f"product{number + 1}"]))
+    nodes.append(helper.make_node("ReduceMax", ["product200"], ["zero"], keepdims=0))
+    nodes.append(helper.make_node("Add", ["means", "zero"], ["annotations"]))
+    graph.graph.node[-1].output[0] = "means"
+    graph.graph.node.extend(nodes)
+    names = [name for name in bundle.manifest.files if name not in ("vocabulary.json", "encoder.onnx")]
+    files: dict[str, bytes | Path] = {name: (folder / name).read_bytes() for name in names}
+    files["encoder.onnx"] = graph.SerializeToString()
+    return write_bundle(folder, files, bundle.manifest, bundle.vocabulary).folder
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_ends_a_service_that_is_still_loading(tmp_path: Path, sig: int) -> None:
+    with running("--model", str(write_endless_model(tmp_path / "toy")), "--threads", "1", ready=False) as service:
+        wait_until(lambda: is_loading(service))
+        time.sleep(1)  # so that it is inside the graph
+        assert is_loading(service)
+        service.process.send_signal(sig)
+        assert service.process.wait(10) == 0
+    assert service.lines[1:] == []
 
 
 def test_more_than_the_queue_holds_is_refused_with_429_and_everything_is_answered(model: Path) -> None:
