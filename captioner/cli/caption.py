@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -145,7 +144,6 @@ def command(
     from captioner.scale.shards import is_shard
     from captioner.writers.wording import UNSURE_TEXT, Wording
 
-    warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     shard_values = {name: search.pop(name) for name in ("image_column", "key_column", "captions_in")}
     if any(map(is_shard, paths)) or (output_name is not None and names_folder(output_name)):
         check_shard_call(output_name, output_format)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +100,6 @@ def caption_command(
     from captioner.scale.job import plan_job
     from captioner.scale.ray_job import RayPool, caption_on_ray
 
-    warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     if resume and overwrite:
         raise click.UsageError("--resume continues a job and --overwrite replaces its outputs; give one of them")
     check_unoccupied(summary_file, "--summary", overwrite=overwrite, resuming=resume)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import click
@@ -102,6 +101,5 @@ def command(models: tuple[str, ...], max_body: int, body_memory: int, **settings
     """
     from captioner.serve.server import serve
 
-    warnings.filterwarnings("ignore", module="PIL")  # about broken EXIF and the like, which do no harm
     settings |= {"max_body": max_body * MEGABYTE, "body_memory": body_memory * MEGABYTE}
     return serve(ServiceSettings(models=models, **settings))

@@ -25,6 +25,7 @@ from captioner.images.pixels import to_rgb
 from captioner.images.raw_previews import open_preview
 from captioner.installation import install_command
 from captioner.workarounds.libtiff_messages import silence_libtiff
+from captioner.workarounds.pillow_warnings import without_pillow_warnings
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 
@@ -108,7 +109,7 @@ def is_picture(path: Path) -> bool:
     if file_kind(path).group in ("HEIC", "raw"):
         return True
     try:
-        with open_file(path) as file, _open(file, path.name):
+        with without_pillow_warnings(), _without_pillow_limit(), open_file(path) as file, _open(file, path.name):
             return True
     except Exception:  # Pillow's parsers raise nearly any exception on other files
         return False
@@ -133,9 +134,10 @@ def frame_of(image: Image.Image, name: str, limits: Limits) -> Frame:
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Turn the exceptions of Pillow and of the system into a CaptionerError with a sentence."""
+    """Turn exceptions of Pillow and of the system into a CaptionerError with a sentence. Hide Pillow's warnings."""
     try:
-        yield
+        with without_pillow_warnings():
+            yield
     except CaptionerError:
         raise
     except UnidentifiedImageError:

@@ -13,7 +13,6 @@ import random
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,7 +225,6 @@ def main(name: str, folder: Path, seed: int, seconds: float) -> None:
     """Attack until the time is over, and write one JSON line per second: tried, bad and examples so far."""
     from captioner.errors import CaptionerError
 
-    warnings.simplefilter("ignore")
     attack = ATTACKS[name](folder, random.Random(seed))
     tried, bad, end = 0, [], time.monotonic() + seconds
     while time.monotonic() < end:
