@@ -10,6 +10,7 @@ from pathlib import Path
 
 from captioner.data.caption_set import CaptionSet, Item, combine
 from captioner.data.picture_files import PictureFindings, inspect_pictures
+from captioner.data.split import VALIDATION, divide
 from captioner.errors import CaptionerError
 from captioner.text.tokenizer import tokenize
 from captioner.text.vocabulary import SPECIAL, Vocabulary
@@ -61,6 +62,7 @@ class Findings:
     decoded: bool
     picture_bytes: int
     notes: tuple[str, ...]
+    indivisible: str | None  # why no val split can be split off, where there is none
 
     @property
     def known_words(self) -> int:
@@ -95,6 +97,8 @@ class Findings:
                     f"train and val share {len(overlap.same_file):,} images, for example {overlap.same_file[0]}; "
                     "remove them from one of the two"
                 )
+        if self.indivisible is not None:
+            problems.append(f"there is no val split, and none can be split off: {self.indivisible}")
         if self.captions and not self.known_words:
             problems.append(
                 f"no word of {self.vocabulary_split} occurs {self.minimum_count} times, so every word would be "
@@ -119,10 +123,7 @@ def check(
     if not captions.items:
         raise CaptionerError(f"{captions.name} has no images")
     notes = captions.notes
-    if "train" in captions.splits and "val" not in captions.splits and not splits:
-        notes += (
-            "there is no val split; `data.val: 0.1` in a config splits one off, `captioner data split` writes it",
-        )
+    divides = "train" in captions.splits and "val" not in captions.splits and not splits
     vocabulary_source = captions.split("train" if "train" in captions.splits else captions.splits[0])
     if splits:
         captions = combine([captions.split(name) for name in dict.fromkeys(splits)], name=captions.name)
@@ -131,6 +132,12 @@ def check(
     counts = Counter(token for caption in vocabulary_source.captions() for token in tokens[caption])
     vocabulary = Vocabulary.build(vocabulary_source.captions(), minimum_count=minimum_count)
     pictures = inspect_pictures((item.path for item in captions), decode=decode, progress=progress)
+    indivisible = _indivisible(captions, pictures) if divides else None
+    if divides and indivisible is None:
+        notes += (
+            f"there is no val split; `data.val: {VALIDATION}` in a config splits one off, "
+            "`captioner data split` writes it",
+        )
     return Findings(
         name=captions.name,
         splits=tuple(
@@ -147,7 +154,19 @@ def check(
         decoded=pictures.decoded,
         picture_bytes=pictures.bytes,
         notes=notes,
+        indivisible=indivisible,
     )
+
+
+def _indivisible(captions: CaptionSet, pictures: PictureFindings) -> str | None:
+    """Why training, which splits validation pictures off, would refuse the set."""
+    missing = set(pictures.missing)
+    items = [item for item in captions.split("train") if item.captions and item.path not in missing]
+    try:
+        divide(items, {"val": VALIDATION}, seed=0)
+    except CaptionerError as error:
+        return str(error) if items else None  # without captions or files, that is the problem
+    return None
 
 
 def _split(

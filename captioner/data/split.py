@@ -14,6 +14,8 @@ from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.picture_files import same_pictures
 from captioner.errors import CaptionerError
 
+VALIDATION = 0.1  # share of the pictures, where a set has no val split
+
 
 def divide(items: Sequence[Item], shares: Mapping[str, float], *, seed: int) -> dict[str, tuple[Item, ...]]:
     """The items of each named split and of `train`, which gets the rest. Their order stays.

@@ -14,6 +14,7 @@ from captioner.bundle.model_folders import find_model
 from captioner.data.caption_set import CaptionSet
 from captioner.data.formats.detection import read_set
 from captioner.data.picture_files import inspect_pictures
+from captioner.data.split import VALIDATION
 from captioner.errors import CaptionerError
 from captioner.model.renames import current_settings
 from captioner.options import SearchOptions
@@ -27,7 +28,6 @@ FEW_CAPTIONS = 5000  # below it, a model that knows language already is the bett
 MANY_CAPTIONS = 50_000
 UNKNOWN_WORDS = 0.2  # share of the words that a model may not know, to be a good start
 SCRATCH = "scratch"
-VALIDATION = 0.1  # share of the pictures
 
 _ENCODER = {"name": "efficientnet_lite2", "size": 256, "annotations": ["stage6", "head"], "tail": "stage6"}
 _MODEL = {"attention": {"size": 256}, "annotation_size": 512, "embedding_size": 384, "hidden_size": 512}

@@ -160,6 +160,20 @@ def test_an_empty_split_is_a_problem(correct_set: CaptionSet) -> None:
     assert check(CaptionSet("x", correct_set.items, empty=("test",))).problems() == ["test: the split is empty"]
 
 
+def test_a_set_without_val_that_training_could_not_divide_is_a_problem(tmp_path: Path) -> None:
+    one = CaptionSet("one", (Item(0, picture(tmp_path / "0.png", 0), ("a dog",), "train"),))
+    assert check(one, minimum_count=1).problems() == [
+        "there is no val split, and none can be split off: 1 picture is too few to be divided into train, val; add "
+        "pictures with captions"
+    ]
+    assert check(one, minimum_count=1, splits=["train"]).problems() == []
+    same = [Item(i, picture(tmp_path / f"same{i}.png", 5), ("a dog",), "train") for i in range(3)]
+    (problem,) = check(CaptionSet("same", tuple(same)), minimum_count=1).problems()
+    assert "all pictures have the same content" in problem
+    other = Item(9, picture(tmp_path / "other.png", 6), ("a dog",), "train")
+    assert check(CaptionSet("two", (same[0], other)), minimum_count=1).problems() == []
+
+
 def test_a_set_without_images_is_an_error() -> None:
     with pytest.raises(CaptionerError, match="x has no images"):
         check(CaptionSet("x", ()))
