@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import sys
 
+from captioner.errors import UsageError
+
 MESSAGE_LIMIT = 4000  # characters
 
 # C0 and C1 controls, line and paragraph separators, marks that change the direction of text, lone surrogates.
@@ -27,6 +29,12 @@ def say(message: str) -> None:
     """Print a message to standard error. It is one line, so a line break in a file name cannot begin another one."""
     if sys.stderr is not None:  # closed with 2>&-
         print(printable(message), file=sys.stderr, flush=True)
+
+
+def check_standard_output() -> None:
+    """Refuse a command whose only result would be lost, before it does any work."""
+    if sys.stdout is None:  # closed with >&-
+        raise UsageError("standard output is closed, so there is nowhere to write the result")
 
 
 def _escaped(match: re.Match[str]) -> str:

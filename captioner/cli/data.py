@@ -20,6 +20,7 @@ from captioner.errors import CaptionerError
 from captioner.files.atomic import write_atomically
 from captioner.files.existing import check_unoccupied
 from captioner.progress import ProgressBar
+from captioner.terminal import check_standard_output
 from captioner.text.json_text import to_json
 
 SHARE = click.FloatRange(0, 1, max_open=True)
@@ -82,6 +83,7 @@ def check_command(
     from captioner.data.check import check
     from captioner.data.formats.detection import read_set
 
+    check_standard_output()
     if len(images) not in (0, 1, len(captions)):
         raise click.UsageError(
             f"--images is given {len(images)} times for {len(captions)} CAPTIONS: give it once, or once per CAPTIONS"

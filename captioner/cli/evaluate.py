@@ -23,7 +23,7 @@ from captioner.cli.options import (
     search_options,
 )
 from captioner.progress import ProgressBar
-from captioner.terminal import say
+from captioner.terminal import check_standard_output, say
 from captioner.text.json_text import to_json
 
 
@@ -135,6 +135,8 @@ def command(
     from captioner.files.existing import check_unoccupied
     from captioner.metrics.cider import DocumentFrequencies
 
+    if report is None:
+        check_standard_output()
     for path, setting in ((results, "--results"), (report, "--report")):
         check_unoccupied(path, setting, overwrite=overwrite)
         if path is not None and not path.parent.is_dir():

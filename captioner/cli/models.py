@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from captioner.cli.options import json_option
-from captioner.terminal import say
+from captioner.terminal import check_standard_output, say
 from captioner.text.json_text import to_json
 
 
@@ -22,6 +22,7 @@ def command(as_json: bool) -> None:
     from captioner.bundle.model_list import list_models, model_text
     from captioner.installation import REPOSITORY
 
+    check_standard_output()
     entries = list_models()
     if as_json:
         click.echo(to_json(entries, indent=2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from captioner.cli.options import EXISTING_FILE, FILE, json_option, overwrite_option, reference_stats_option
-from captioner.terminal import say
+from captioner.terminal import check_standard_output, say
 from captioner.text.json_text import to_json
 
 if TYPE_CHECKING:
@@ -94,6 +94,8 @@ def command(
     from captioner.metrics.text_scores import METRICS
     from captioner.text.tokenizer import tokenize
 
+    if results is not None:
+        check_standard_output()
     check_unoccupied(write_reference_stats, "--write-reference-stats", overwrite=overwrite)
     captions = read_references(references)
     if write_reference_stats is not None:

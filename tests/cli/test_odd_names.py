@@ -135,3 +135,31 @@ def test_an_output_that_is_deleted_or_closed_is_reported(tmp_path, model):
         timeout=60,
     )
     assert done.returncode in (1, 2) and b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "models",
+        "data check photos",
+        "score --results results.json --references references.json",
+        "evaluate --data photos --split val -m toy",
+    ],
+)
+def test_a_command_that_only_prints_is_refused_if_standard_output_is_closed(tmp_path, command):
+    (tmp_path / "photos").mkdir()
+    for name in ("results.json", "references.json", "photos/a.txt"):
+        (tmp_path / name).write_text("[]")
+    done = subprocess.run(
+        f"{sys.executable} -m captioner {command} >&-",
+        shell=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "captioner: standard output is closed, so there is nowhere to write the result\n",
+    )
