@@ -44,10 +44,12 @@ def of_scores(settings: TrainingSettings, scores: Sequence[float]) -> Iterator[s
     count = max(UNCHANGED, settings.epochs // settings.validation.every // 3)
     last = scores[-count:]
     if len(last) == count and max(last) - min(last) < 0.005:
+        advice = "raise training.optimizer.learning_rate or training.epochs"
+        if settings.start_from is None:
+            advice += ", or start from a model (training.start_from=default)"
         yield (
             f"{settings.validation.score} has been {last[-1]:.1f} in {count} validations: the model does not "
-            "learn; raise training.optimizer.learning_rate or training.epochs, or start from a model "
-            "(training.start_from=default)"
+            f"learn; {advice}"
         )
 
 

@@ -37,6 +37,9 @@ def test_a_score_that_never_changes() -> None:
     assert list(of_scores(settings(), [0.0, 0.0])) == []
     (warning,) = of_scores(settings(), [3.0, 0.0, 0.001, 0.0])
     assert "CIDEr has been 0.0 in 3 validations" in warning and "training.optimizer.learning_rate" in warning
+    assert warning.endswith("or start from a model (training.start_from=default)")
+    (warning,) = of_scores(settings(start_from="default"), [0.0, 0.0, 0.0])
+    assert warning.endswith("raise training.optimizer.learning_rate or training.epochs")
     assert list(of_scores(settings(), [0.0, 0.0, 0.3])) == []
     assert list(of_scores(settings(epochs=40), [0.0] * 12)) == []
     assert len(list(of_scores(settings(epochs=40), [0.0] * 13))) == 1
