@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,3 +27,21 @@ def test_no_hostile_file_gets_more_than_a_sentence(tmp_path: Path, name: str) ->
     tried, bad, examples = json.loads(done.stdout.splitlines()[-1])
     assert tried > 20
     assert bad == 0, examples
+
+
+def test_an_attack_whose_process_hangs_is_a_bad_row_and_the_next_one_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = runpy.run_path(str(ROOT / "scripts" / "attack"))["main"]
+
+    def hang(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        if command[3] == "names":
+            raise subprocess.TimeoutExpired(command, options["timeout"], stderr=b"at work")
+        return subprocess.CompletedProcess(command, 0, "[30, 0, []]", "")
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    monkeypatch.setattr(sys, "argv", ["attack", "--only", "names", "--only", "configs"])
+    assert main() == 1
+    rows, examples = capsys.readouterr()
+    assert [line.split() for line in rows.splitlines()[1:]] == [["names", "1", "1"], ["configs", "30", "0"]]
+    assert "did not end within 270 s" in examples and "at work" in examples

@@ -41,7 +41,11 @@ _SWITCHES = ("ORT_DISABLE_TELEMETRY", "RAY_USAGE_STATS_ENABLED")  # captioner mu
 def finish(folder: Path, *arguments: str | Path, **options: Any) -> tuple[int, str]:
     """The exit code and standard error of a command."""
     process = start(folder, *arguments, **options)
-    _, err = process.communicate(timeout=600)
+    try:
+        _, err = process.communicate(timeout=600)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise
     return process.returncode, (err or b"").decode(errors="replace")
 
 
