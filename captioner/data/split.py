@@ -12,7 +12,7 @@ from pathlib import Path
 
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.picture_files import same_pictures
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 
 VALIDATION = 0.1  # share of the pictures, where a set has no val split
 
@@ -23,6 +23,11 @@ def divide(items: Sequence[Item], shares: Mapping[str, float], *, seed: int) -> 
     A picture's hash with the seed decides, so new pictures move few of the old ones to another split. Files with the
     same content go into the same split: the same photo in train and val would make the scores too good.
     """
+    if sum(shares.values()) >= 1:
+        raise UsageError(
+            f"{' + '.join(f'{share:g}' for share in shares.values())} of the pictures for {' and '.join(shares)} "
+            "leave none for train; the sum must be less than 1"
+        )
     groups = same_pictures([item.path for item in items])
     order = sorted(range(len(items)), key=lambda i: (_hash(groups[i], seed), i))
     counts = {split: max(1, round(share * len(items))) for split, share in shares.items()}

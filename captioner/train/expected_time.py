@@ -80,13 +80,14 @@ def expected_time(config: Config, device: torch.device) -> tuple[Config, Expecte
 
 def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Config, ExpectedTime, str | None]:
     """The config with as many epochs as fit into the time, or with fewer pictures, and a sentence about the change."""
+    given = f"{seconds / 60:g} {'minute' if seconds == 60 else 'minutes'}"
     per_epoch = expected.epoch + expected.validation
     left = seconds - EXPORT_SECONDS - expected.encoding
     epochs = int(left // per_epoch) if per_epoch else expected.epochs
     if epochs >= expected.epochs:
         return config, expected, None
     if epochs >= FEWEST_EPOCHS:
-        said = f"{epochs} instead of {expected.epochs} epochs, to fit into {seconds / 60:g} minutes"
+        said = f"{epochs} instead of {expected.epochs} epochs, to fit into {given}"
         return _with(config, epochs=epochs), _replace(expected, epochs=epochs), said
     # Fewer pictures, and fewer of them validated: otherwise validation would leave no time for training.
     budget = seconds - EXPORT_SECONDS
@@ -96,11 +97,6 @@ def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Conf
     per_image = encoded + FEWEST_EPOCHS * expected.epoch / expected.images
     images = int((budget - validated * per_validated) / per_image)
     images = min(expected.images, max(config.training.images, images))
-    said = (
-        f"{images:,} of {expected.images:,} pictures and {FEWEST_EPOCHS} epochs, to fit into {seconds / 60:g} minutes"
-    )
-    if validated < expected.validated:
-        said += f"; validated on {validated:,} of {expected.validated:,} pictures"
     shorter = _replace(
         expected,
         epochs=FEWEST_EPOCHS,
@@ -110,6 +106,13 @@ def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Conf
         epoch=expected.epoch * images / expected.images,
         validation=expected.validation * validated / expected.validated,
     )
+    said = f"{images:,} of {expected.images:,} pictures and {FEWEST_EPOCHS} epochs, "
+    if shorter.total > seconds + 1:  # seconds are rounded to pictures
+        said += f"which is the least; it takes about {duration(shorter.total)} and does not fit into {given}"
+    else:
+        said += f"to fit into {given}"
+    if validated < expected.validated:
+        said += f"; validated on {validated:,} of {expected.validated:,} pictures"
     validation = config.training.validation.model_copy(update={"images": validated})
     return _with(config, epochs=FEWEST_EPOCHS, limit=images, validation=validation), shorter, said
 

@@ -9,7 +9,7 @@ import pytest
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.formats.detection import read_set
 from captioner.data.split import as_table, divide, divided
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 from tests.data.caption_files import picture
 
 
@@ -68,6 +68,12 @@ def test_too_few_pictures_are_refused(tmp_path: Path) -> None:
         divide(photos(tmp_path, 1), {"val": 0.1}, seed=0)
     with pytest.raises(CaptionerError, match="the same content"):
         divide(photos(tmp_path / "same", 2, copies=1), {"val": 0.5}, seed=0)
+
+
+def test_shares_that_leave_nothing_for_train_are_refused(tmp_path: Path) -> None:
+    sentence = r"^0\.9 \+ 0\.5 of the pictures for val and test leave none for train; the sum must be less than 1$"
+    with pytest.raises(UsageError, match=sentence):
+        divide(photos(tmp_path, 20), {"val": 0.9, "test": 0.5}, seed=0)
 
 
 def test_other_splits_stay_and_the_table_keeps_everything(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ def test_minutes_choose_the_epochs(model: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     write_photos(tmp_path / "photos", 40)
     done = run("train", "photos", "--from", model, "--minutes", 0.001, "--plan", "--device", "cpu")
-    assert done.returncode == 0 and "8 of 36 pictures and 3 epochs, to fit into 0.001 minutes" in done.stdout
+    assert done.returncode == 0 and "8 of 36 pictures and 3 epochs, which is the least; it takes about" in done.stdout
+    assert "does not fit into 0.001 minutes" in done.stdout
     assert "epochs: 3" in done.stdout and "limit: 8" in done.stdout
 
 
@@ -111,7 +112,12 @@ def test_a_short_time_is_not_spent_on_validation_and_a_hopeless_run_is_named(mod
     assert expected.total == pytest.approx(900, abs=1)
     assert (shorter.training.limit, shorter.training.validation.images) == (1650, 220)
     assert too_short(shorter, expected) is None
-    least, expected, _ = within(config, whole, 60)
+    least, expected, said = within(config, whole, 60)
+    assert expected.total == pytest.approx(20 + 82 * 0.1 + 3 * (3.2 + 15), abs=0.1)
+    assert said == (
+        "32 of 6,000 pictures and 3 epochs, which is the least; it takes about 1:22 and does not fit into 1 minute; "
+        "validated on 50 of 1,000 pictures"
+    )
     assert "learns next to nothing in 3 steps" in (too_short(least, expected) or "")
     started = least.model_copy(update={"training": least.training.model_copy(update={"start_from": model})})
     assert too_short(started, expected) is None

@@ -12,7 +12,7 @@ from captioner.data.formats.flickr8k import TOKEN_LINE, read_flickr8k
 from captioner.data.formats.folder import read_folder
 from captioner.data.formats.karpathy import read_karpathy
 from captioner.data.formats.table import IMAGE, delimiter_of, read_table
-from captioner.data.formats.text_files import missing, read_json, read_start
+from captioner.data.formats.text_files import is_utf16, missing, read_json, read_start
 from captioner.errors import CaptionerError, unknown
 from captioner.files import zip_paths
 
@@ -143,6 +143,8 @@ def _detect(path: Path) -> tuple[str, Any]:
     start = read_start(path)
     if not start:
         raise CaptionerError(f"{path}: the file is empty")
+    if is_utf16(path):
+        raise CaptionerError(f"{path}: the text is in UTF-16; save the file as UTF-8 and try again")
     if "\0" in start:
         raise CaptionerError(
             f"{path}: not a caption file but a binary one, such as a picture; give the folder of the pictures, or the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
@@ -66,6 +67,12 @@ def parse_json(text: str, source: str, line: int | None = None) -> Any:
         raise CaptionerError(f"{source}: the JSON has a number that is too large to read") from None
     except RecursionError:
         raise CaptionerError(f"{source}: the JSON is nested too deeply to be a caption file") from None
+
+
+def is_utf16(path: Path) -> bool:
+    """Whether a file begins with the byte order mark of UTF-16, as some programs save "Unicode" text."""
+    with zip_paths.open_binary(path) as file:
+        return file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_start(path: Path, size: int = 1 << 16) -> str:

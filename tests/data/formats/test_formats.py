@@ -334,6 +334,8 @@ def test_the_error_for_broken_json_has_line_and_column(tmp_path: Path) -> None:
         (b"", "the file is empty"),
         (b" \n\n", "the file is empty"),
         (b'{"images": "\xff\xfe"}', "not UTF-8 text .byte 12."),
+        ("image,caption\na.jpg,a dog\n".encode("utf-16"), "the text is in UTF-16; save the file as UTF-8"),
+        (b"\xfe\xff\0[\0]", "the text is in UTF-16; save the file as UTF-8"),
         (b'{"a": 1, "b": 2}', "its keys are a, b"),
         (b"[" * 100_000, "nested too deeply"),
     ],
