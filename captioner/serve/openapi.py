@@ -77,7 +77,15 @@ def document(settings: ServiceSettings) -> dict[str, Any]:
         "required": True,
     }
     query = [{"name": name, "in": "query", "schema": schema} for name, schema in options().items()]
-    overlay_format = {"name": "format", "in": "query", "schema": {"type": "string", "enum": list(FORMATS)}}
+    overlay_query = [
+        {"name": "format", "in": "query", "schema": {"type": "string", "enum": list(FORMATS)}},
+        {
+            "name": "rank",
+            "in": "query",
+            "description": "Which caption of the n-best list to draw: 1 is the best.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": LARGEST["n_best"], "default": 1},
+        },
+    ]
     drawn = {
         "description": "A PNG sheet, an HTML page, or the data of the page as JSON.",
         "content": {kind.partition(";")[0]: {} for kind in FORMATS.values()},
@@ -87,7 +95,7 @@ def document(settings: ServiceSettings) -> dict[str, Any]:
             "post": _call("Caption pictures", _json("CaptionResponse"), parameters=query, requestBody=body)
         },
         "/v1/overlay": {
-            "post": _call("Draw where the model looked", drawn, parameters=[overlay_format, *query], requestBody=body)
+            "post": _call("Draw where the model looked", drawn, parameters=[*overlay_query, *query], requestBody=body)
         },
         "/v1/models": {"get": _call("List the models", _json("Object"))},
         "/v1/chat/completions": {

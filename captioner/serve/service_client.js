@@ -40,7 +40,8 @@ async function post(path, file, options, name) {
 }
 
 const view = async (file, options, name) => (await post("v1/overlay?format=json", file, options, name)).json();
-const drawing = async (format, file, options, name) => (await post(`v1/overlay?format=${format}`, file, options, name)).blob();
+const drawing = async (format, file, options, rank, name) =>
+  (await post(`v1/overlay?format=${format}&rank=${rank}`, file, options, name)).blob();
 
 async function modelNames() {
   const response = await fetch("v1/models", { headers: token ? { Authorization: `Bearer ${token}` } : {} }).catch(() => null);

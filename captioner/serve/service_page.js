@@ -32,7 +32,7 @@ startPhotoPage({
     if (file.size > Number(main.dataset.maxBody)) throw new PhotoError(`${name} is larger than this service allows.`);
     return call(() => view(file, options, name));
   },
-  drawing: (format, file, options, name) => call(() => drawing(format, file, options, name)),
+  drawing: (format, file, options, rank, name) => call(() => drawing(format, file, options, rank, name)),
 });
 
 tokenForm.addEventListener("submit", (event) => {

@@ -3,7 +3,7 @@
 
      startPhotoPage({
        caption(file, options, name),  // async: { picture, captions, texts, records }; throws a PhotoError
-       drawing(format, file, options, name), // optional, async: a Blob
+       drawing(format, file, options, rank, name), // optional, async: a Blob with the caption of this rank, 1 is the best
        release(answer),               // optional: called when the page forgets an answer
      })
 
@@ -24,7 +24,7 @@ function startPhotoPage(engine) {
   const optionsForm = byId("options").querySelector("form");
   const photos = []; // of the history: { file, name, options, answer }
   const rows = new Map(); // every photo of this visit, for the table: File -> { image, …record }
-  const textOf = new WeakMap(); // the sentence of each caption that the viewer may show
+  const sources = new WeakMap(); // for each caption that the viewer may show: { text, options, rank } of its answer
   let viewer = null, shown = null, queue = Promise.resolve(), stopped = false, given = false;
 
   const chosenOptions = () => Object.fromEntries([...new FormData(optionsForm)].map(([key, value]) => [key, value.trim()]));
@@ -53,17 +53,19 @@ function startPhotoPage(engine) {
     }
   }
 
-  // Captions in the form that the viewer takes, and their sentences for copying.
-  function remember(answer) {
-    answer.captions.forEach((caption, i) => textOf.set(caption, answer.texts[i]));
+  // Captions in the form that the viewer takes. Their sentences are for copying, and the rest is for drawing them.
+  function remember(answer, options) {
+    answer.captions.forEach((caption, i) => sources.set(caption, { text: answer.texts[i], options, rank: i + 1 }));
     return answer.captions;
   }
+
+  const sourceOfShown = () => sources.get(viewer.captions.find(({ words }) => words === viewer.words));
 
   async function captionPhoto(file, replaced = null) {
     const name = nameOf(file), options = chosenOptions();
     const answer = await engine.caption(file, options, name);
     const photo = { file, name, options, answer };
-    remember(answer);
+    remember(answer, options);
     rows.set(file, { image: name, ...answer.records[0] });
     const place = photos.indexOf(replaced); // -1 as well if the photo has left the list meanwhile
     if (place >= 0) photos[place] = photo;
@@ -125,11 +127,11 @@ function startPhotoPage(engine) {
   // The caption of the same photo without some cells, or without some words.
   async function again(photo, cells, without) {
     const forbidden = [photo.options.forbidden, ...without].filter(Boolean).join(",");
-    const erase = cells.map(([row, col]) => `${row}:${col}`).join(",");
-    const answer = await engine.caption(photo.file, { ...photo.options, forbidden, erase }, photo.name);
+    const erase = cells.map(([row, col]) => `${row}:${col}`).join(","), options = { ...photo.options, forbidden, erase };
+    const answer = await engine.caption(photo.file, options, photo.name);
     engine.release?.(answer); // the viewer keeps its picture
     tell(answer.texts[0], { shownElsewhere: true });
-    return remember(answer);
+    return remember(answer, options);
   }
 
   function listPhotos() {
@@ -165,11 +167,12 @@ function startPhotoPage(engine) {
     tell("Downloaded.");
   }
 
+  // Draws the caption that the viewer shows.
   async function saveDrawing(format, ending) {
-    const { file, name, options } = shown;
+    const { file, name } = shown, { options, rank } = sourceOfShown();
     complain("");
     tell("Drawing …");
-    const blob = await attempt(() => engine.drawing(format, file, options, name));
+    const blob = await attempt(() => engine.drawing(format, file, options, rank, name));
     if (blob) save(blob, `${name.replace(/\.[^.]*$/, "")}${ending}`);
   }
 
@@ -205,9 +208,9 @@ function startPhotoPage(engine) {
     enqueue([...event.dataTransfer.files]);
   });
   byId("copy").addEventListener("click", async () => {
-    const caption = viewer.captions.find((one) => one.words === viewer.words);
-    await copyText(textOf.get(caption));
-    tell(`Copied: ${textOf.get(caption)}`);
+    const { text } = sourceOfShown();
+    await copyText(text);
+    tell(`Copied: ${text}`);
   });
   byId("table").addEventListener("click", () => save(new Blob([captionTable([...rows.values()])], { type: "text/csv" }), "captions.csv"));
   if (engine.drawing) {

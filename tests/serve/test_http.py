@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -158,6 +159,33 @@ def test_the_data_of_the_viewer_has_the_alternatives_of_the_beam(client: httpx.C
     assert answer["texts"] == [best.text, best.alternatives[0].text]
     assert [len(caption["words"]) for caption in answer["captions"]] == [len(text.split()) for text in answer["texts"]]
     assert answer["picture"].startswith("data:image/jpeg;base64,")
+
+
+def test_a_drawing_shows_the_caption_of_the_rank_that_is_asked_for(client: httpx.Client, model: Path) -> None:
+    best = Captioner.load(model)(png(3), n_best=2)
+    second = best.alternatives[0]
+    page = client.post("/v1/overlay?format=html&rank=2", files={"file": png(3)}).text
+    assert f"<title>{second.text}</title>" in page
+    answer = client.post("/v1/overlay", json={"images": [b64(png(3))], "format": "json", "rank": 2}).json()
+    assert answer["texts"] == [second.sentence, best.sentence]
+    sheets = [client.post(f"/v1/overlay?{query}", files={"file": png(3)}).content for query in ("", "rank=1", "rank=2")]
+    assert sheets[0] == sheets[1] != sheets[2]
+    for rank, words in ((3, "the search gave 2"), (0, "from 1 to 20"), (21, "from 1 to 20"), ("x", "from 1 to 20")):
+        refused = client.post(f"/v1/overlay?rank={rank}", files={"file": png(3)})
+        assert refused.status_code == 422 and words in refused.json()["detail"]
+    refused = client.post("/v1/overlay", json={"images": [b64(png(3))], "rank": True})
+    assert refused.status_code == 422 and "whole number" in refused.json()["detail"]
+
+
+def test_erased_cells_are_painted_over_in_the_drawing_too(client: httpx.Client) -> None:
+    answer = client.post("/v1/overlay?format=json&erase=0:0", files={"file": png(3, 64)}).json()
+    data = base64.b64decode(answer["picture"].partition(",")[2])
+    drawn = np.asarray(Image.open(io.BytesIO(data)), np.float64)
+    before = np.asarray(Image.open(io.BytesIO(png(3, 64))), np.float64)
+    half = len(before) // 2
+    assert np.abs(drawn[: half - 8, : half - 8] - before.reshape(-1, 3).mean(0)).max() < 8  # JPEG rounds
+    assert np.abs(drawn[half:] - before[half:]).mean() < 8
+    assert np.abs(before[: half - 8, : half - 8] - before.reshape(-1, 3).mean(0)).max() > 16
 
 
 def test_erased_cells_are_painted_over_before_the_picture_is_captioned(client: httpx.Client, model: Path) -> None:

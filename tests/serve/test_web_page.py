@@ -218,6 +218,50 @@ def test_the_sheet_and_the_page_are_downloaded(page: WebDriver, tmp_path: Path):
     assert (tmp_path / "my photo.html").read_text().startswith("<!DOCTYPE html>")
 
 
+def test_downloads_draw_the_caption_that_the_page_shows(page: WebDriver, service: Running, model: Path, tmp_path: Path):
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+
+    def check_downloads(**options: str) -> None:
+        """The files are those of a request with these options, and they show the sentence of the page."""
+        with service.client() as client:
+            for text, file, format in (
+                ("Download the sheet", "photo-overlay.png", "png"),
+                ("Download the page", "photo.html", "html"),
+            ):
+                button(page, text).click()
+                path = tmp_path / file
+                wait(page, lambda page, path=path: path.exists() and path.stat().st_size > 0)
+                sent = {"files": {"file": ("photo.png", png(3))}, "data": options}
+                drawn = client.post(f"/v1/overlay?format={format}", **sent).content
+                assert path.read_bytes() == drawn
+                if format == "html":
+                    assert f"<title>{sentence(page)}</title>" in drawn.decode()
+                path.unlink()
+
+    expected = library(model, png(3), n_best=2)
+    give(page, png(3))
+    wait(page, lambda page: sentence(page) == expected.text)
+    page.find_elements(By.CSS_SELECTOR, ".cv-others button")[1].click()
+    assert sentence(page) == expected.alternatives[0].text
+    check_downloads(rank="2")
+    page.find_elements(By.CSS_SELECTOR, ".cv-others button")[0].click()
+    check_downloads()
+    word = expected.words[0].text
+    page.find_elements(By.CSS_SELECTOR, ".cv-sentence button")[0].click()
+    button(page, f"Caption again without “{word}”").click()
+    wait(page, lambda page: sentence(page) == library(model, png(3), forbidden=[word]).text)
+    check_downloads(forbidden=word)
+    button(page, "Back to the whole picture").click()
+    button(page, "Erase a part").click()
+    stage = page.find_element(By.CSS_SELECTOR, ".cv-stage")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", stage)
+    across, down = stage.size["width"] // 4, stage.size["height"] // 4
+    ActionChains(page).move_to_element_with_offset(stage, -across, -down).click().perform()
+    button(page, "Caption again").click()
+    wait(page, lambda page: text_of(page, ".cv-guide").startswith("Without the erased part"))
+    check_downloads(erase="0:0")
+
+
 def test_a_batch_becomes_a_table_and_a_broken_file_does_not_stop_it(page: WebDriver, model: Path, tmp_path: Path):
     page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
     files = {"=1.png": png(1), "broken.png": b"no picture", "2.png": png(2)}
