@@ -102,14 +102,14 @@ def test_the_best_words_of_a_beam_are_found_without_sorting_the_vocabulary(k, mo
     monkeypatch.setattr(np, "argpartition", lambda *args, **options: pytest.fail("a partial sort"))
     table = np.random.default_rng(k).integers(0, 50, (7, 500)).astype(np.float32)
     before = table.copy()
-    found = beam_module._largest(table, k)
+    found = beam_module.largest_columns(table, k)
     assert np.array_equal(found, np.argsort(-before, axis=1, kind="stable")[:, :k])
     assert np.array_equal(table, before)
 
 
 def test_wider_beams_than_that_give_the_same_order():
     table = np.random.default_rng(0).permutation(7 * 500).reshape(7, 500).astype(np.float32)
-    assert np.array_equal(beam_module._largest(table, 80), np.argsort(-table, axis=1)[:, :80])
+    assert np.array_equal(beam_module.largest_columns(table, 80), np.argsort(-table, axis=1)[:, :80])
 
 
 def test_the_8_bit_encoder_takes_several_pictures_at_a_time():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from captioner.caption import Caption, Evidence, Word
@@ -10,6 +11,7 @@ from captioner.errors import CaptionerError
 from captioner.evidence.curves import curves as measure_curves
 from captioner.evidence.occlusion import Occlusion, occlusion
 from captioner.images.pixels import Pixels, squash
+from captioner.inference.backend import Annotations, Backend
 from captioner.inference.search import SearchOptions, force
 from captioner.metrics.rank_correlation import rank_correlation
 from captioner.text.nouns import is_content_word
@@ -36,7 +38,8 @@ def with_evidence(
     measured = [i for i, word in enumerate(caption.words) if is_content_word(word.text)]
     if not measured:
         return caption
-    backend, numbers = captioner.backend, _numbers(captioner, caption)
+    backend = captioner.backend
+    numbers = _numbers(backend, caption)
     occluded = occlusion(backend, pixels, numbers, options, threads=captioner.threads)
     by_word = (
         measure_curves(
@@ -64,22 +67,34 @@ def _evidence(word: Word, occluded: Occlusion, i: int) -> Evidence:
 
 
 def _with_alternatives(captioner: Captioner, caption: Caption, pixels: Pixels, options: SearchOptions) -> Caption:
-    captions = [caption, *caption.alternatives]
     backend = captioner.backend
-    numbers = [_numbers(captioner, each) for each in captions]
-    (hypotheses,) = force(backend, backend.encode(pixels[None]), [numbers], options, top_words=ALTERNATIVES)
+    (named,) = with_likeliest_words(backend, backend.encode(pixels[None]), [caption], options)
+    return named
+
+
+def with_likeliest_words(
+    backend: Backend, annotations: Annotations, captions: Sequence[Caption], options: SearchOptions
+) -> list[Caption]:
+    """Captions, one per picture, and their alternatives, with the likeliest words at each position."""
+    lists = [[caption, *caption.alternatives] for caption in captions]
+    numbers = [[_numbers(backend, each) for each in of_picture] for of_picture in lists]
     texts = backend.vocabulary.words
-    named = [
-        replace(
-            each,
-            words=tuple(
-                replace(word, alternatives=tuple((texts[number], p) for number, p in likeliest))
-                for word, likeliest in zip(each.words, hypothesis.likeliest, strict=False)  # the end has some too
-            ),
+    results = []
+    for of_picture, hypotheses in zip(
+        lists, force(backend, annotations, numbers, options, top_words=ALTERNATIVES), strict=True
+    ):
+        best, *others = (
+            replace(
+                each,
+                words=tuple(
+                    replace(word, alternatives=tuple((texts[number], p) for number, p in likeliest))
+                    for word, likeliest in zip(each.words, hypothesis.likeliest, strict=False)  # the end has some too
+                ),
+            )
+            for each, hypothesis in zip(of_picture, hypotheses, strict=True)
         )
-        for each, hypothesis in zip(captions, hypotheses, strict=True)
-    ]
-    return replace(named[0], alternatives=tuple(named[1:]))
+        results.append(replace(best, alternatives=tuple(others)))
+    return results
 
 
 def _pixels(captioner: Captioner, caption: Caption) -> Pixels:
@@ -89,6 +104,6 @@ def _pixels(captioner: Captioner, caption: Caption) -> Pixels:
     return squash(caption.picture.open(min_side=2 * size), size)
 
 
-def _numbers(captioner: Captioner, caption: Caption) -> list[int]:
-    index = captioner.backend.vocabulary.index
+def _numbers(backend: Backend, caption: Caption) -> list[int]:
+    index = backend.vocabulary.index
     return [index.get(word.text, index[UNK]) for word in caption.words]

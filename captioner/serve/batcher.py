@@ -4,8 +4,7 @@ Worker threads take what is waiting, up to a batch. While all of them are busy t
 larger: under load, batches are full, and a single client never waits for a second one. A thread waits for more
 pictures only while some are on their way, and never longer than `max_wait`.
 
-All pictures of a batch have the same search options. Pictures with other options stay in the queue for the next
-thread.
+All pictures of a batch have the same options. Pictures with other options stay in the queue for the next thread.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ import numpy as np
 from captioner.caption import Caption, Failure
 from captioner.captioning import Captioner
 from captioner.errors import CaptionerError
+from captioner.evidence.word_evidence import with_likeliest_words
 from captioner.images.pixels import Pixels
 from captioner.images.reading import Picture
+from captioner.inference.backend import Annotations
 from captioner.inference.streaming import CaptionStream
 from captioner.options import SearchOptions
 from captioner.serve.service_metrics import ServiceMetrics
@@ -43,8 +44,13 @@ class Job:
     picture: Picture
     pixels: Pixels
     options: SearchOptions
+    word_alternatives: bool = False  # whether words have the likeliest words at their position
     result: Future[Result] = field(default_factory=Future)
     queued: float = field(default_factory=time.monotonic)
+
+    def fits(self, other: Job) -> bool:
+        """Whether both can be in one batch."""
+        return self.options == other.options and self.word_alternatives == other.word_alternatives
 
 
 class Batcher:
@@ -165,7 +171,7 @@ class Batcher:
         others: deque[Job] = deque()
         while self._jobs and len(batch) < count:
             job = self._jobs.popleft()
-            (batch if not batch or job.options == batch[0].options else others).append(job)
+            (batch if not batch or job.fits(batch[0]) else others).append(job)
         self._jobs.extendleft(reversed(others))
         return batch
 
@@ -190,8 +196,20 @@ class Batcher:
         stream = CaptionStream(self.captioner.backend, jobs[0].options, confidence=self.captioner.confidence)
         try:
             annotations = stream.encode(np.stack([job.pixels for job in jobs]))
-            return stream.captions([job.picture for job in jobs], annotations)
+            results = stream.captions([job.picture for job in jobs], annotations)
+            return self._with_words(jobs, annotations, results) if jobs[0].word_alternatives else results
         except CaptionerError as error:
             if len(jobs) > 1:
                 return [result for job in jobs for result in self._search([job])]
             return [Failure(jobs[0].picture.name, str(error))]
+
+    def _with_words(self, jobs: list[Job], annotations: Annotations, results: list[Result]) -> list[Result]:
+        """The captions with the likeliest words at each position. Failures stay as they are."""
+        backend, options = self.captioner.backend, jobs[0].options
+        captions = [result for result in results if isinstance(result, Caption)]
+        if len(captions) == len(results):
+            return [*with_likeliest_words(backend, annotations, captions, options)]
+        return [
+            with_likeliest_words(backend, one, [result], options)[0] if isinstance(result, Caption) else result
+            for one, result in zip(annotations.singly(), results, strict=True)
+        ]

@@ -44,7 +44,14 @@ LARGEST = {
 MOST_WORDS = 20  # required, and forbidden
 SEARCH = {field.name: field for field in fields(SearchOptions)}
 # Options that are none of the search, with their defaults.
-OWN: dict[str, Any] = {"model": "", "style": STYLES[0], "words": False, "maps": False, "erase": []}
+OWN: dict[str, Any] = {
+    "model": "",
+    "style": STYLES[0],
+    "words": False,
+    "maps": False,
+    "word_alternatives": False,
+    "erase": [],
+}
 LISTS = ("required", "forbidden", "erase")
 _KINDS = {str: "text", bool: "true or false", list: "a list"}
 _CELL = re.compile(r"([0-9]{1,4}):([0-9]{1,4})")
@@ -65,6 +72,7 @@ class CaptionRequest:
     wording: Wording
     words: bool  # each word with its probability
     maps: bool  # each word's attention map as well
+    word_alternatives: bool  # each word with the likeliest words at its position
     erase: tuple[str, ...]  # cells of the grid to paint over, as row:column
 
     def options(self, captioner: Captioner) -> SearchOptions:
@@ -153,8 +161,9 @@ def build_request(pictures: list[PictureBytes], values: Mapping[str, Any], setti
         {name: value for name, value in values.items() if name in SEARCH},
         own["model"] or None,
         Wording(own["style"]),
-        own["words"] or own["maps"],
+        own["words"] or own["maps"] or own["word_alternatives"],
         own["maps"],
+        own["word_alternatives"],
         tuple(own["erase"]),
     )
 

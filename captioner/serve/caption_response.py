@@ -59,4 +59,6 @@ def _sentence(name: str, caption: Caption, asked: CaptionRequest) -> dict[str, A
 
 def _more(word: Word, maps: bool) -> dict[str, Any]:
     values: dict[str, Any] = {"probability": round(word.probability, 6)}
+    if word.alternatives:
+        values["alternatives"] = [[text, round(probability, 6)] for text, probability in word.alternatives]
     return values | ({"alpha": np.round(word.alpha.astype(np.float64), 6).tolist()} if maps else {})

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, get_args
 
 from captioner import __version__
+from captioner.evidence.word_evidence import ALTERNATIVES
 from captioner.options import BackendLabel, HardAttention
 from captioner.overlay.embedding import html_document
 from captioner.serve.caption_request import LARGEST, MOST_WORDS, SEARCH
@@ -39,6 +40,11 @@ def options() -> dict[str, dict[str, Any]]:
         },
         "words": {"type": "boolean", "description": "Add each word with its probability."},
         "maps": {"type": "boolean", "description": "Add each word's attention map, rows by columns, as `alpha`."},
+        "word_alternatives": {
+            "type": "boolean",
+            "description": f"Add each word with the {ALTERNATIVES} likeliest words at its position, as `alternatives`: "
+            "what else the model could have said there. Pages and their data have them unless it is false.",
+        },
         "erase": {
             "type": "array",
             "items": {**_TEXT, "pattern": "^[0-9]{1,4}:[0-9]{1,4}$"},
@@ -264,6 +270,12 @@ def _schemas(settings: ServiceSettings) -> dict[str, Any]:
                     "type": "array",
                     "items": {"type": "integer"},
                     "description": "Row and column of the cell that a hard-attention model selected.",
+                },
+                "alternatives": {
+                    "type": "array",
+                    "description": "The likeliest words at this position, given the words before, with their "
+                    "probabilities.",
+                    "items": {"type": "array", "prefixItems": [_TEXT, _NUMBER], "minItems": 2, "maxItems": 2},
                 },
                 "alpha": {"type": "array", "items": {"type": "array", "items": _NUMBER}},
             },

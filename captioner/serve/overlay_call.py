@@ -32,12 +32,13 @@ FORMATS = {"png": "image/png", "html": "text/html; charset=utf-8", "json": "appl
 
 
 async def overlay(request: Request) -> Response:
-    """One picture per request. A page and the viewer's data also have the alternatives of the beam."""
+    """One picture per request. A page and the viewer's data also have the alternatives of the beam and of each word."""
     service: Service = request.app.state.service
     pictures, values = await read_body(request, service.settings)
     name, rank = values.pop("format", "png"), _rank(values.pop("rank", 1))
     if name not in FORMATS:
         raise unknown("format", str(name)[:100], FORMATS)
+    values.setdefault("word_alternatives", name != "png")  # a sheet doesn't show them
     asked = build_request(pictures, values, service.settings)
     if len(asked.pictures) > 1:
         raise UsageError("an overlay shows one picture; send one per request")

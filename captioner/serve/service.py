@@ -119,7 +119,9 @@ class Service:
                 with batcher.arriving():
                     decoded = await self._decode(batcher, asked.pictures, long_side)
                     jobs = [
-                        item if isinstance(item, Failure) else Job(item[0], _without(item[1], erased), options)
+                        item
+                        if isinstance(item, Failure)
+                        else Job(item[0], _without(item[1], erased), options, asked.word_alternatives)
                         for item in decoded
                     ]
                     submitted = [batcher.submit(job) for job in jobs if isinstance(job, Job)]

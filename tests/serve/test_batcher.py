@@ -5,18 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from captioner.caption import Failure
+from captioner import Captioner
+from captioner.caption import Caption, Failure
 from captioner.errors import CaptionerError
+from captioner.images.reading import load_for_model
 from captioner.options import SearchOptions
 from captioner.serve import batcher as batcher_module
 from captioner.serve.batcher import Batcher, Job, QueueFull
 from captioner.serve.service_metrics import ServiceMetrics
+from tests.serve.pictures import png
 
 PLAIN, WIDE = SearchOptions(beam=1), SearchOptions(beam=5)
 
@@ -115,6 +120,52 @@ def test_other_options_make_another_batch_and_leave_the_rest_together(start: Cal
     model.gate.set()
     assert [future.result(5) for future in futures] == [f"P{i}" for i in range(5)]
     assert model.batches[1:] == [(["p0", "p1", "p3", "p4"], PLAIN), (["p2"], WIDE)]
+
+
+def test_jobs_that_ask_for_the_likeliest_words_make_a_batch_of_their_own(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others don't wait for the second pass of the decoder."""
+    passes: list[int] = []
+
+    def with_words(self: Batcher, jobs: list[Job], annotations: Any, results: list[Any]) -> list[Any]:
+        passes.append(len(jobs))
+        return results
+
+    monkeypatch.setattr(Batcher, "_with_words", with_words)
+    model = Model()
+    model.gate.clear()
+    batcher = start(model)
+    batcher.submit(job("first"))
+    wait_until(lambda: not batcher._jobs)
+    futures = [batcher.submit(replace(job(f"p{i}"), word_alternatives=i % 2 == 1)) for i in range(5)]
+    model.gate.set()
+    assert [future.result(5) for future in futures] == [f"P{i}" for i in range(5)]
+    assert [names for names, _ in model.batches[1:]] == [["p0", "p2", "p4"], ["p1", "p3"]]
+    assert passes == [2]
+
+
+def test_a_picture_without_a_caption_has_no_likeliest_words_and_its_neighbours_have_theirs(model: Path) -> None:
+    captioner = Captioner.load(model)
+    batcher = Batcher("toy", captioner, ServiceMetrics(), batch=4, queue=4, max_wait=0, patience=60)
+    options, failure = captioner.defaults, Failure("b", "no caption")
+    try:
+        loaded = [load_for_model(png(seed), captioner.backend.image_size) for seed in range(3)]
+        jobs = [Job(picture, pixels, options, word_alternatives=True) for picture, pixels in loaded]
+        annotations = captioner.backend.encode(np.stack([job.pixels for job in jobs]))
+        captions: list[Any] = [captioner(png(seed)) for seed in range(3)]
+        alone = [
+            batcher._with_words([job], annotations, [one])[0]
+            for job, one, annotations in zip(jobs, captions, annotations.singly(), strict=True)
+        ]
+        found = batcher._with_words(jobs, annotations, [captions[0], failure, captions[2]])
+    finally:
+        batcher.close()
+    assert found[1] is failure
+    for one, same in ((found[0], alone[0]), (found[2], alone[2])):
+        assert isinstance(one, Caption) and isinstance(same, Caption)
+        assert [word.alternatives for word in one.words] == [word.alternatives for word in same.words]
+        assert all(len(word.alternatives) == 5 for word in one.words)
 
 
 def test_one_broken_picture_does_not_fail_its_neighbours(start: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -21,6 +22,7 @@ from PIL import Image
 from captioner import Captioner
 from captioner.bundle.layout import CONFIDENCE
 from captioner.bundle.writing import add_file
+from captioner.evidence.word_evidence import with_alternatives
 from tests.inference.test_confidence import handmade
 from tests.serve.pictures import b64, png
 from tests.serve.running import ROOT, Running, running
@@ -92,6 +94,61 @@ def test_options_words_and_maps_are_honoured(client: httpx.Client) -> None:
         assert np.sum(word["alpha"]) == pytest.approx(1, abs=1e-3)
     required = client.post("/v1/caption", json={"images": [b64(png())], "required": ["mat|sleeps"]}).json()
     assert {"mat", "sleeps"} & set(required["results"][0]["caption"].split())
+
+
+def words_with_alternatives(model: Path, seed: int, **options: Any) -> list[list[tuple[tuple[str, float], ...]]]:
+    """What else the library says that the model could have said, for each caption of the n-best list."""
+    captioner = Captioner.load(model)
+    caption = captioner(png(seed), keep_pictures=True, **options)
+    named = with_alternatives(captioner, caption, captioner.options(**options))
+    return [[word.alternatives for word in one.words] for one in (named, *named.alternatives)]
+
+
+def assert_same_words(found: list[dict[str, Any]], expected: list[tuple[tuple[str, float], ...]]) -> None:
+    assert [[text for text, _ in word["alternatives"]] for word in found] == [[t for t, _ in each] for each in expected]
+    chances = [[p for _, p in word["alternatives"]] for word in found]
+    assert np.array(chances) == pytest.approx(np.array([[p for _, p in each] for each in expected]), abs=1e-5)
+
+
+def test_each_word_has_the_likeliest_words_of_the_library_if_they_are_asked_for(
+    client: httpx.Client, model: Path
+) -> None:
+    files = [("file", (f"{i}.png", png(i) if i != 1 else b"not a picture")) for i in range(3)]
+    results = client.post("/v1/caption?word_alternatives=true&n_best=2", files=files).json()["results"]
+    for seed in (0, 2):
+        expected = words_with_alternatives(model, seed, n_best=2)
+        for found, words in zip([results[seed], *results[seed]["alternatives"]], expected, strict=True):
+            assert_same_words(found["words"], words)
+            assert "alternatives" not in (found["end"] or {})
+    assert "error" in results[1]
+    plain = client.post("/v1/caption?words=true", files={"file": png()}).json()["results"][0]
+    assert not any("alternatives" in word for word in plain["words"])
+
+
+def test_a_page_and_its_data_have_the_likeliest_words_and_a_sheet_does_not_compute_them(
+    client: httpx.Client, model: Path
+) -> None:
+    expected = words_with_alternatives(model, 3, n_best=2)
+    page = client.post("/v1/overlay?format=html", files={"file": png(3)}).text
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    answer = client.post("/v1/overlay?format=json", files={"file": png(3)}).json()
+    for captions in (data["tracks"][0], answer["captions"]):
+        for found, words in zip(captions, expected, strict=True):
+            assert_same_words(found["words"], words)
+    without = client.post("/v1/overlay?format=json&word_alternatives=false", files={"file": png(3)}).json()
+    assert not any("alternatives" in word for caption in without["captions"] for word in caption["words"])
+
+
+def test_the_likeliest_words_are_those_of_the_picture_without_the_erased_cells(
+    client: httpx.Client, model: Path
+) -> None:
+    captioner = Captioner.load(model)
+    pixels = np.asarray(Image.open(io.BytesIO(png(3)))).copy()
+    half = len(pixels) // 2
+    pixels[half:, :half] = np.rint(pixels.reshape(-1, 3).mean(0))
+    expected = with_alternatives(captioner, captioner(pixels, keep_pictures=True))
+    answer = client.post("/v1/caption?erase=1:0&word_alternatives=true", files={"file": png(3)}).json()
+    assert_same_words(answer["results"][0]["words"], [word.alternatives for word in expected.words])
 
 
 @pytest.mark.parametrize(

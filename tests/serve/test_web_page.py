@@ -231,8 +231,8 @@ def test_downloads_draw_the_caption_that_the_page_shows(page: WebDriver, service
                 button(page, text).click()
                 path = tmp_path / file
                 wait(page, lambda page, path=path: path.exists() and path.stat().st_size > 0)
-                sent = {"files": {"file": ("photo.png", png(3))}, "data": options}
-                drawn = client.post(f"/v1/overlay?format={format}", **sent).content
+                files = {"file": ("photo.png", png(3))}
+                drawn = client.post(f"/v1/overlay?format={format}", files=files, data=options).content
                 assert path.read_bytes() == drawn
                 if format == "html":
                     assert f"<title>{sentence(page)}</title>" in drawn.decode()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioner.inference.backend import Annotations, Backend
-from captioner.inference.search.beam import beam_search
+from captioner.inference.search.beam import beam_search, largest_columns
 from captioner.inference.search.constraints import Constraints
 from captioner.inference.search.hypothesis import Hypothesis, caption_of, normalized
 from captioner.inference.search.word_sampling import sample_captions
@@ -75,7 +75,10 @@ def force(
     for time in range(longest + 1):
         step = backend.step(state, last)
         if top_words:
-            likeliest.append(np.argsort(-step.log_probabilities, axis=2, kind="stable")[:, :, :top_words])
+            table = step.log_probabilities.reshape(images * width, -1)
+            if not table.flags.writeable:
+                table = table.copy()
+            likeliest.append(largest_columns(table, min(top_words, table.shape[1])).reshape(images, width, -1))
             chances.append(np.exp(np.take_along_axis(step.log_probabilities, likeliest[-1], axis=2)))
         state, last = step.state, targets[:, :, time]
         log_probabilities.append(np.take_along_axis(step.log_probabilities, last[:, :, None], axis=2)[:, :, 0])

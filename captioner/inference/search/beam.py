@@ -203,7 +203,7 @@ def _best(scores: Floats, sums: NDArray[np.float64], width: int) -> tuple[Number
     images, n, size = scores.shape
     k = min(width, size)
     flat = scores.reshape(images * n, size)
-    index = _largest(flat, k)
+    index = largest_columns(flat, k)
     values = flat[np.arange(images * n)[:, None], index].reshape(images, n, k) + sums[:, :, None]
     if np.isnan(values).any():
         raise CaptionerError("the model gave a log-probability that is not a number: its weights are damaged")
@@ -213,7 +213,7 @@ def _best(scores: Floats, sums: NDArray[np.float64], width: int) -> tuple[Number
     return order // k, np.take_along_axis(words, order, axis=1), np.take_along_axis(values, order, axis=1)
 
 
-def _largest(table: Floats, k: int) -> Numbers:
+def largest_columns(table: Floats, k: int) -> Numbers:
     """Columns of the k largest values of each row, largest first. Of equal values the first column comes first."""
     rows = np.arange(len(table))
     if k > MOST_PASSES:

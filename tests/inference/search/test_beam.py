@@ -7,7 +7,7 @@ import pytest
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.inference.search import SearchOptions, search
-from captioner.inference.search.beam import _largest
+from captioner.inference.search.beam import largest_columns
 from tests.inference.search.table_backend import TableBackend, attention, images, random_table, sentences, text
 
 ABC = ("a", "b", "c")
@@ -183,7 +183,7 @@ def test_largest_agrees_with_a_full_sort():
     table = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
     kept = table.copy()
     for k in (1, 3, 8, 9, 40):
-        assert np.array_equal(_largest(table, k), np.argsort(-table, axis=1)[:, :k])
+        assert np.array_equal(largest_columns(table, k), np.argsort(-table, axis=1)[:, :k])
         assert np.array_equal(table, kept)
 
 
