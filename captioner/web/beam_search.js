@@ -5,7 +5,9 @@ import { END, START } from "./constraints.js";
 
 // Finds the n best captions, best first: [{ score, ended, steps: [{ word, logProbability, alpha, gate, cell }] }]. The
 // steps of a caption that ended include the end token. The list is empty only if no caption satisfies all constraints.
-async function beamSearch(backend, annotations, options, constraints) {
+// With `topWords`, each step to a word has that many `likeliest` words at its position as [word, probability], whatever
+// the constraints.
+async function beamSearch(backend, annotations, options, constraints, { topWords = 0 } = {}) {
   const normalized = (total, length) => total / Math.max(length, 1) ** options.lengthPower;
   const finished = [], cut = [];
   let state = await backend.begin(annotations, options.hardAttention);
@@ -14,6 +16,7 @@ async function beamSearch(backend, annotations, options, constraints) {
 
   for (let time = 0; time <= options.maxLength; time++) {
     const step = await backend.step(state, live.map(({ words }) => words.at(-1) ?? START));
+    const likeliest = step.scores.map((row) => topWords && largest(row, topWords).map((word) => [word, Math.exp(row[word])]));
     live.forEach((hypothesis, k) => constraints.mask(step.scores[k], hypothesis.words, hypothesis.met));
     const chosen = candidates(step.scores, live, options, constraints, time).filter(({ rank }) => rank < free);
     const next = [], ended = new Set();
@@ -26,7 +29,8 @@ async function beamSearch(backend, annotations, options, constraints) {
         continue;
       }
       const logProbability = Math.fround(score + constraints.penaltyAfter(from.words, word));
-      next.push({ parent, sum: total, words: [...from.words, word], met: constraints.meet(from.met, word), last: { ...reached, logProbability } });
+      const last = { ...reached, logProbability, ...(topWords ? { likeliest: likeliest[parent] } : {}) };
+      next.push({ parent, sum: total, words: [...from.words, word], met: constraints.meet(from.met, word), last });
     }
     if (!constraints.required.length) free -= ended.size;
     const over = !next.length || time === options.maxLength;

@@ -90,7 +90,7 @@ const engine = {
     try {
       const captioner = await loading, beam = options.beam ? Number(options.beam) : undefined;
       const caption = await captioner.caption(file, {
-        name, beam, nBest: Math.min(beam ?? captioner.model.beam, MOST_ALTERNATIVES), longSide: LONG_SIDE,
+        name, beam, nBest: Math.min(beam ?? captioner.model.beam, MOST_ALTERNATIVES), longSide: LONG_SIDE, wordAlternatives: true,
         required: list(options.required), forbidden: list(options.forbidden),
         erase: list(options.erase).map((cell) => cell.split(":").map(Number)),
       });

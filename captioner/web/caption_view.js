@@ -4,8 +4,9 @@
 function captionViews(caption, { rows, cols, attention }) {
   return [caption, ...caption.alternatives].map(({ score, confidence, words }) => ({
     rows, cols, score, ...(confidence === null ? {} : { confidence }),
-    words: words.map(({ text, probability, alpha, gate, cell, content }) => ({
+    words: words.map(({ text, probability, alpha, gate, cell, content, alternatives }) => ({
       word: text, probability, map: [...alpha], gate, content,
+      ...(alternatives ? { alternatives } : {}),
       ...(attention === "hard" ? { cell: cell ?? likeliest(alpha, cols) } : {}),
     })),
   }));

@@ -33,6 +33,8 @@ export interface CaptionRequest extends SearchOptions {
   erase?: [number, number][];
   /** Ask for the upright picture as a JPEG with at most this many pixels on its longer side; 0 asks for none. */
   longSide?: number;
+  /** Give each word the five likeliest words at its position, as `alternatives`. */
+  wordAlternatives?: boolean;
 }
 
 export interface Word {
@@ -47,6 +49,8 @@ export interface Word {
   cell: [number, number] | null;
   /** False for words that name nothing, such as "of". */
   content: boolean;
+  /** The likeliest words at this position, given the words before, with their probabilities, if they were asked for. */
+  alternatives?: [word: string, probability: number][];
 }
 
 export interface Caption {

@@ -103,8 +103,8 @@ class Captioner {
   }
 
   // The caption of a File or Blob.
-  caption(file, { name = file.name || "the picture", erase = [], longSide = 0, ...options } = {}) {
-    return this.#call("caption", { file, name, options, erase, longSide });
+  caption(file, { name = file.name || "the picture", erase = [], longSide = 0, wordAlternatives = false, ...options } = {}) {
+    return this.#call("caption", { file, name, options, erase, longSide, wordAlternatives });
   }
 
   // Captions of many pictures, one after another: { name, caption } or { name, error }.

@@ -7,6 +7,8 @@ import { PictureError, readPicture, withoutCells } from "./reading.js";
 import { OptionError, searchOptions } from "./search_options.js";
 import { sentence } from "./sentences.js";
 
+const WORD_ALTERNATIVES = 5; // ALTERNATIVES of captioner/evidence/word_evidence.py
+
 let model = null; // what `load` has prepared
 
 const parsed = (bytes) => JSON.parse(new TextDecoder().decode(bytes));
@@ -49,18 +51,22 @@ function testPixels(size, seed) {
 }
 
 // The captions of a picture as plain objects, best first.
-async function search(pixels, options) {
+async function search(pixels, options, { wordAlternatives = false } = {}) {
   const { backend, vocabulary, confidence } = model, annotations = await backend.encode(pixels);
-  const found = await beamSearch(backend, annotations, options, createConstraints(options, vocabulary));
+  const constraints = createConstraints(options, vocabulary), topWords = wordAlternatives ? WORD_ALTERNATIVES : 0;
+  const found = await beamSearch(backend, annotations, options, constraints, { topWords });
   const certainty = confidence?.(pooledAnnotations(annotations));
   return found.map((hypothesis) => captionOf(hypothesis, certainty));
 }
 
 function captionOf({ score, ended, steps }, certainty) {
   const { vocabulary, functionWords } = model;
-  const words = steps.map(({ word, ...values }) => {
-    const text = vocabulary.words[word];
-    return { text, probability: Math.exp(values.logProbability), ...values, cell: values.cell ?? null, content: !functionWords.has(text) && !text.startsWith("<") };
+  const words = steps.map(({ word, likeliest, ...values }) => {
+    const text = vocabulary.words[word], alternatives = likeliest?.map(([number, probability]) => [vocabulary.words[number], probability]);
+    return {
+      text, probability: Math.exp(values.logProbability), ...values, cell: values.cell ?? null,
+      content: !functionWords.has(text) && !text.startsWith("<"), ...(alternatives ? { alternatives } : {}),
+    };
   });
   const end = ended ? words.pop() : null, texts = words.map(({ text }) => text);
   return {
@@ -69,12 +75,12 @@ function captionOf({ score, ended, steps }, certainty) {
   };
 }
 
-// A caption with its alternatives. `request`: { file, name, options, erase, longSide }.
-async function caption({ file, name, options, erase, longSide }) {
+// A caption with its alternatives. `request`: { file, name, options, erase, longSide, wordAlternatives }.
+async function caption({ file, name, options, erase, longSide, wordAlternatives }) {
   const { backend, settings } = model, search_options = searchOptions(settings.search, options);
   createConstraints(search_options, model.vocabulary); // a wrong option is reported before the picture is read
   const { pixels, width, height, picture } = await readPicture(file, name, backend.size, { pixels: settings.pixel_limit, draft: settings.draft }, longSide);
-  const [best, ...alternatives] = await search(withoutCells(pixels, backend.size, backend.rows, backend.cols, erase), search_options);
+  const [best, ...alternatives] = await search(withoutCells(pixels, backend.size, backend.rows, backend.cols, erase), search_options, { wordAlternatives });
   if (!best) throw new PictureError("No caption fits all the required and forbidden words.");
   return { ...best, alternatives, width, height, picture };
 }

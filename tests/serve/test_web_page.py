@@ -20,6 +20,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 from captioner import Captioner
+from captioner.evidence.word_evidence import with_alternatives
 from captioner.writers.lines import COLUMNS
 from tests.overlay.browser import browser, complaints, contrasts, phone, requests, scheme  # noqa: F401
 from tests.serve.pictures import b64, png
@@ -141,6 +142,23 @@ def test_a_word_can_be_forbidden_from_the_panel_of_the_word(page: WebDriver, mod
     page.find_elements(By.CSS_SELECTOR, ".cv-sentence button")[0].click()
     button(page, f"Caption again without “{word}”").click()
     wait(page, lambda page: sentence(page) == library(model, png(3), forbidden=[word]).text)
+
+
+def test_the_panel_of_a_word_tells_what_else_the_model_could_have_said(page: WebDriver, model: Path):
+    give(page, png(3))
+    wait(page, lambda page: sentence(page))
+    assert_panel_names_the_likeliest_words(page, model)
+
+
+def assert_panel_names_the_likeliest_words(page: WebDriver, model: Path) -> None:
+    """For each word of the caption of png(3)."""
+    captioner = load(model)
+    expected = with_alternatives(captioner, captioner(png(3), keep_pictures=True))
+    assert sentence(page) == expected.text
+    for button, word in zip(page.find_elements(By.CSS_SELECTOR, ".cv-sentence button"), expected.words, strict=True):
+        button.click()
+        rows = page.find_elements(By.CSS_SELECTOR, ".cv-facts .cv-words li span:first-child")
+        assert [row.text for row in rows] == [text for text, _ in word.alternatives]
 
 
 def test_options_change_the_caption_and_the_wording(page: WebDriver, model: Path):

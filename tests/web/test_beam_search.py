@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from captioner.captioning import Captioner
 from captioner.errors import UsageError
 from captioner.inference.backend import Annotations, State, Step
-from captioner.inference.search import search
+from captioner.inference.search import force, search
 from captioner.options import BackendLabel
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 from captioner.web.web_folder import _search_table
@@ -40,7 +40,7 @@ const backend = {
 const results = [];
 for (const given of cases) {
   const options = searchOptions(searchTable, given);
-  results.push(await beamSearch(backend, null, options, createConstraints(options, vocabulary)));
+  results.push(await beamSearch(backend, null, options, createConstraints(options, vocabulary), { topWords: 5 }));
 }
 return results;"""
 
@@ -134,6 +134,16 @@ def test_beam_search_gives_pythons_hypotheses_for_random_options(scripts: Any, s
             assert [step["logProbability"] for step in steps] == hypothesis.log_probabilities.tolist()
             assert np.array_equal(np.array([step["alpha"] for step in steps], np.float32), hypothesis.alphas)
             assert [step["gate"] for step in steps] == pytest.approx(hypothesis.gates.tolist())
+        # What else could have been said: the likeliest words after the same words, whatever the constraints.
+        lists = [[h.words for h in hypotheses]]
+        (forced,) = force(backend, Annotations(np.zeros((1, 1, 1)), 2, 3), lists, top_words=5)
+        for given, found in zip(forced, result, strict=True):
+            likeliest = [step.get("likeliest") for step in found["steps"]]
+            if found["ended"]:
+                assert likeliest.pop() is None
+            for expected_words, words in zip(given.likeliest, likeliest, strict=False):
+                assert [word for word, _ in words] == [word for word, _ in expected_words]
+                assert [p for _, p in words] == pytest.approx([p for _, p in expected_words], rel=1e-6)
 
 
 def words_of(found: dict[str, Any]) -> tuple[int, ...]:

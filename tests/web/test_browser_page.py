@@ -23,7 +23,14 @@ from captioner.web.web_folder import write_web_folder
 from captioner.writers.lines import COLUMNS
 from tests.overlay.browser import contrasts, phone, requests, scheme
 from tests.serve.pictures import png
-from tests.serve.test_web_page import button, erased_caption, give, sentence, text_of
+from tests.serve.test_web_page import (
+    assert_panel_names_the_likeliest_words,
+    button,
+    erased_caption,
+    give,
+    sentence,
+    text_of,
+)
 from tests.tiny_bundle import write_model
 from tests.web.conftest import BLANK
 
@@ -142,6 +149,12 @@ def test_erasing_a_part_forbidding_a_word_and_options_give_pythons_captions(page
     wait(
         page, lambda page: "The options don't fit: The model doesn't know the word “zebra”." in text_of(page, "#error")
     )
+
+
+def test_the_panel_of_a_word_tells_what_else_the_model_could_have_said(page: WebDriver, model: Path):
+    give(page, png(3))
+    wait(page, sentence)
+    assert_panel_names_the_likeliest_words(page, model)
 
 
 def test_a_batch_becomes_a_table_and_a_broken_file_gives_a_sentence(page: WebDriver, model: Path, tmp_path: Path):

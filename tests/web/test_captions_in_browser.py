@@ -15,6 +15,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from browser_session import ISOLATED, run, static_server
 from captioner import Captioner
 from captioner.caption import Caption
+from captioner.evidence.word_evidence import with_alternatives
 from captioner.web.web_folder import write_web_folder
 from tests.serve.pictures import b64, png
 from tests.tiny_bundle import write_model
@@ -100,6 +101,20 @@ def test_captions_and_their_numbers_are_pythons(in_browser: InBrowser, in_python
             assert_equal(in_browser(png(seed), **options), expected)
             compared += 1
     assert compared == 3
+
+
+def test_the_likeliest_words_are_pythons_and_only_there_if_asked_for(in_browser: InBrowser, in_python: Captioner):
+    options: dict[str, Any] = {"forbidden": ["the"], "n_best": 2}
+    caption = with_alternatives(
+        in_python, in_python(png(4), keep_pictures=True, **options), in_python.options(**options)
+    )
+    found = in_browser(png(4), word_alternatives=True, **options)
+    for one, expected in zip([found, *found["alternatives"]], [caption, *caption.alternatives], strict=True):
+        for word, same in zip(one["words"], expected.words, strict=True):
+            assert [text for text, _ in word["alternatives"]] == [text for text, _ in same.alternatives]
+            chances = [p for _, p in same.alternatives]
+            assert [p for _, p in word["alternatives"]] == pytest.approx(chances, abs=1e-5)
+    assert not any("alternatives" in word for word in in_browser(png(4), **options)["words"])
 
 
 @pytest.mark.parametrize(
