@@ -5,7 +5,7 @@ captioner.json              what the folder contains: size and SHA-256 of every 
 model/NAME/                 the bundle without its 8-bit graphs
 runtime/                    onnxruntime-web
 service_worker.js, release.js, app.webmanifest, icon-*.png    the page as an app that works without a network
-package.json, captioner.d.ts, README.md, LICENSE              the folder as an npm package
+package.json, *.d.ts, README.md, LICENSE                      the folder as an npm package
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ PIXEL_LIMIT = (
     120_000_000  # a browser needs four bytes for each, and a tab may end without a message if there are too few
 )
 _OWN_SCRIPTS = (
-    *("browser_page.js", "caption_view.js", "captioner.js", "captioner.d.ts", "captioner_worker.js", "web_files.js"),
+    *("browser_page.js", "caption_view.js", "captioner.js", "captioner_worker.js", "web_files.js"),
     *("beam_search.js", "constraints.js", "search_options.js", "graph_backend.js", "confidence.js", "sentences.js"),
     *("reading.js", "resampling.js", "picture_header.js", "checksum.js", "service_worker.js"),
 )
+# Of the scripts that other pages import.
+_TYPES = ("captioner.web/captioner.d.ts", "captioner.web/caption_view.d.ts", "captioner.overlay/viewer.d.ts")
 _WASM = {
     "script": "runtime/ort.wasm.min.js",
     "loader": "runtime/ort-wasm-simd-threaded.js",
@@ -63,7 +65,7 @@ _WEBGPU = {
 }
 # Not part of the page: the service worker does not keep them. The page keeps the model and the runtime itself.
 _NOT_OF_THE_PAGE = (
-    "captioner.d.ts",
+    *(asset.rpartition("/")[2] for asset in _TYPES),
     "package.json",
     "README.md",
     "LICENSE",
@@ -138,7 +140,7 @@ def _page_files(bundle: Bundle) -> dict[str, bytes]:
     """The page, the scripts, and what makes the folder an app and a package."""
     name = bundle.manifest.name
     files = {}
-    for asset in (*SCRIPTS, *STYLE_SHEETS, *(f"captioner.web/{script}" for script in _OWN_SCRIPTS)):
+    for asset in (*SCRIPTS, *STYLE_SHEETS, *(f"captioner.web/{script}" for script in _OWN_SCRIPTS), *_TYPES):
         package, _, file = asset.rpartition("/")
         files[file] = resources.files(package or "captioner.overlay").joinpath(file).read_bytes()
     style_sheets = tuple(asset.rpartition("/")[2] for asset in STYLE_SHEETS)

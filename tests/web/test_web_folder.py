@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,6 @@ from captioner.web import onnxruntime_web
 from captioner.web.onnxruntime_web import FILES, runtime_files
 from captioner.web.web_folder import write_web_folder
 from tests.tiny_bundle import COLS, ROWS, SIDE, D, write_model
-
-WEB = Path(__file__).parents[2] / "captioner" / "web"
 
 
 def files_of(folder: Path) -> set[str]:
@@ -170,15 +167,6 @@ def test_the_package_and_the_licence_file_name_the_licence_of_the_model(tmp_path
 
 def test_scripts_have_an_ending_that_every_host_knows(site: Path):
     assert not [name for name in files_of(site) if name.endswith(".mjs")]
-
-
-def test_the_types_name_the_search_options_of_python():
-    text = (WEB / "captioner.d.ts").read_text(encoding="utf-8")
-    named = set(re.findall(r"^  (\w+)\?:", text.split("interface SearchOptions")[1].split("\n}")[0], re.MULTILINE))
-    script = (WEB / "search_options.js").read_text(encoding="utf-8")
-    left_out = set(re.findall(r'"(\w+)"', script.split("NOT_HERE = [")[1].split("]")[0]))
-    python = {re.sub("_(.)", lambda match: match[1].upper(), option.name) for option in fields(SearchOptions)}
-    assert named == python - left_out and left_out < python
 
 
 def test_the_version_is_pinned_with_npms_own_hash():
