@@ -4,11 +4,13 @@
 const ORIENTATION = 0x0112; // the tag
 const IFD_ENTRY = 12; // bytes
 const EXIF = 0x45786966, RIFF = 0x52494646, WEBP = 0x57454250; // as big-endian text
+const ADOBE = 0x41646f62, RED = 0x52; // "Adob", and "R"
 const WEBP_EXIF = 0x45584946;
 const UPRIGHT = { orientation: 1, orientationAt: -1 };
 
-// { orientation, orientationAt, littleEndian } and, of a JPEG, { width, height }. `orientationAt` is where the value of
-// the tag is in the file, or -1.
+// { orientation, orientationAt, littleEndian } and, of a JPEG, { width, height, sampling }. `orientationAt` is where the
+// value of the tag is in the file, or -1. `sampling` is how many values luma has for one of chroma, across and down; null
+// if the file stores other components, or another number of values.
 function pictureHeader(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (view.byteLength >= 16 && view.getUint32(0) === RIFF && view.getUint32(8) === WEBP) return webpHeader(view);
@@ -16,7 +18,7 @@ function pictureHeader(bytes) {
 }
 
 function jpegHeader(view) {
-  let at = 2, orientation = UPRIGHT;
+  let at = 2, orientation = UPRIGHT, isYcc = true;
   while (at + 4 <= view.byteLength) {
     if (view.getUint8(at) !== 0xff) return null;
     const marker = view.getUint8(at + 1);
@@ -33,12 +35,26 @@ function jpegHeader(view) {
     if (marker === 0xe1 && length >= 8 && view.getUint32(at + 4) === EXIF && orientation === UPRIGHT) {
       orientation = exifOrientation(view, at + 10, end);
     }
+    if (marker === 0xee && length >= 14 && view.getUint32(at + 4) === ADOBE) isYcc = view.getUint8(at + 15) === 1;
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
-    if (isFrame && length >= 8) return { ...orientation, width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
+    if (isFrame && length >= 8) {
+      const [height, width] = [view.getUint16(at + 5), view.getUint16(at + 7)];
+      return { ...orientation, width, height, sampling: chromaSampling(view, at + 9, end, isYcc) };
+    }
     if (marker === 0xda || marker === 0xd9) return null; // the picture's data begins, or the file ends
     at = end;
   }
   return null;
+}
+
+// From the components of a frame: each has an identifier, and the numbers of its values in a byte.
+function chromaSampling(view, at, end, isYcc) {
+  const count = view.getUint8(at);
+  if (count === 1) return [1, 1];
+  if (!isYcc || count !== 3 || at + 10 > end || view.getUint8(at + 1) === RED) return null;
+  const [luma, cb, cr] = [2, 5, 8].map((offset) => view.getUint8(at + offset));
+  const ratios = [(luma >> 4) / (cb >> 4), (luma & 15) / (cb & 15)];
+  return cb === cr && ratios.every((ratio) => ratio === 1 || ratio === 2) ? ratios : null;
 }
 
 function webpHeader(view) {

@@ -1,6 +1,8 @@
 /* Reading a picture file as captioner/images does: decoded by the browser, upright, transparent parts white, squashed to
-   the model's square with Pillow's arithmetic. A large JPEG is first reduced by 2, 4 or 8: Pillow lets the JPEG decoder
-   do that, and the decoder's reduced blocks are the means of the pixels. */
+   the model's square with Pillow's arithmetic. A large JPEG is first reduced by 2, 4 or 8, as Pillow's JPEG
+   decoder does it; of an unusual file, the means of the browser's pixels are taken. */
+import { UnusualJpeg } from "./jpeg_coefficients.js";
+import { reducedJpeg } from "./jpeg_reduction.js";
 import { pictureHeader, withoutOrientation } from "./picture_header.js";
 import { reduce, squash } from "./resampling.js";
 
@@ -62,6 +64,23 @@ function storedPixels(bitmap, factor) {
   return { pixels, width: columns, height: rows };
 }
 
+// By how much Pillow's decoder reduces a JPEG: no side gets shorter than `draft` sizes of the square.
+function reduction(width, height, size, { draft }) {
+  const least = Math.ceil(draft * size);
+  return [8, 4, 2].find((factor) => Math.min(width, height) >= least * factor) ?? 1;
+}
+
+// The stored pixels of a JPEG, reduced by the decoder; null for a file that only the browser can decode.
+function decodedReduced(bytes, factor, { sampling }) {
+  if (!sampling) return null;
+  try {
+    return reducedJpeg(bytes, factor, sampling);
+  } catch (error) {
+    if (error instanceof UnusualJpeg || error instanceof RangeError) return null; // RangeError: too little memory
+    throw error;
+  }
+}
+
 // The upright picture as a JPEG for the screen, with at most `longSide` pixels on its longer side.
 function preview(bitmap, orientation, longSide) {
   const scale = Math.min(1, longSide / Math.max(bitmap.width, bitmap.height));
@@ -86,18 +105,16 @@ async function readPicture(file, name, size, limits, longSide = 0) {
   const header = pictureHeader(bytes), isJpeg = "width" in header, { orientation } = header;
   if (isJpeg) checkSize(header.width, header.height, name, limits); // before it is decoded
   const stored = withoutOrientation(bytes, header);
-  let bitmap;
-  try {
-    // Without a type, the browser decides by the content: SVG, which could refer to other files, is then no picture.
-    bitmap = await createImageBitmap(new Blob([stored]), { colorSpaceConversion: "none" });
-  } catch {
+  const factor = isJpeg ? reduction(header.width, header.height, size, limits) : 1;
+  // Without a type, the browser decides by the content: SVG, which could refer to other files, is then no picture.
+  const decoding = createImageBitmap(new Blob([stored]), { colorSpaceConversion: "none" }).catch(() => {
     throw unreadable(bytes, name);
-  }
+  });
+  const reduced = factor > 1 ? decodedReduced(bytes, factor, header) : null; // while the browser decodes in another thread
+  const bitmap = await decoding;
   try {
     checkSize(bitmap.width, bitmap.height, name, limits);
-    const side = Math.min(bitmap.width, bitmap.height), least = Math.ceil(limits.draft * size);
-    const factor = (isJpeg && [8, 4, 2].find((s) => side >= least * s)) || 1;
-    const { pixels, width, height } = upright(storedPixels(bitmap, factor), orientation);
+    const { pixels, width, height } = upright(reduced ?? storedPixels(bitmap, factor), orientation);
     const swapped = SWAP.includes(orientation);
     return {
       pixels: squash(pixels, width, height, size),

@@ -44,7 +44,8 @@ PIXEL_LIMIT = (
 _OWN_SCRIPTS = (
     *("browser_page.js", "caption_view.js", "captioner.js", "captioner_worker.js", "web_files.js"),
     *("beam_search.js", "constraints.js", "search_options.js", "graph_backend.js", "confidence.js", "sentences.js"),
-    *("reading.js", "resampling.js", "picture_header.js", "checksum.js", "service_worker.js"),
+    *("reading.js", "picture_header.js", "jpeg_coefficients.js", "jpeg_reduction.js", "resampling.js"),
+    *("checksum.js", "service_worker.js"),
 )
 # Of the scripts that other pages import.
 _TYPES = ("captioner.web/captioner.d.ts", "captioner.web/caption_view.d.ts", "captioner.overlay/viewer.d.ts")

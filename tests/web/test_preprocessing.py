@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +126,79 @@ def test_other_formats_and_modes_have_pillows_pixels(scripts: Any, format: str, 
     assert np.array_equal(read(scripts, data), load_for_model(data, SIZE)[1])
 
 
+def large_jpeg(size: int, factor: int, mode: str = "RGB", **options: Any) -> bytes:
+    """The smallest photo that is reduced by this factor, with sides that are no multiples of a block."""
+    side = math.ceil(DRAFT * size) * factor
+    photo = Image.open(EXAMPLES / "coffee.jpg").resize((side + 37, side + 5)).convert(mode)
+    return encoded(photo, "JPEG", **{"quality": 92, **options})
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "4:4:4": {"subsampling": "4:4:4"},
+    "4:2:2": {"subsampling": "4:2:2"},
+    "4:2:0": {"subsampling": "4:2:0"},
+    "grey": {"mode": "L"},
+    "progressive": {"progressive": True},
+    "progressive grey": {"progressive": True, "mode": "L", "quality": 60},
+    "restart markers": {"restart_marker_blocks": 7},
+    "own codes": {"optimize": True, "quality": 98},
+    "coarse": {"quality": 5},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("factor", [2, 4, 8])
-def test_a_large_jpeg_has_nearly_the_pixels_of_pillows_reduced_decoding(scripts: Any, tmp_path: Path, factor: int):
-    size = 32
-    side = math.ceil(DRAFT * size) * factor  # the smallest that is reduced so far
-    photo = Image.open(EXAMPLES / "coffee.jpg").resize((side + 37, side))
-    data = encoded(photo, "JPEG", quality=92, subsampling=2)
+def test_a_large_jpeg_has_the_pixels_of_pillows_reduced_decoding(scripts: Any, tmp_path: Path, factor: int, kind: str):
+    data = large_jpeg(32, factor, **KINDS[kind])
     (tmp_path / "photo.jpg").write_bytes(data)
-    difference = np.abs(read(scripts, data, size).astype(int) - load_for_model(tmp_path / "photo.jpg", size)[1])
-    assert difference.mean() < 1 and difference.max() <= 12  # the decoder scales colors in its own way
+    assert np.array_equal(read(scripts, data, 32), load_for_model(tmp_path / "photo.jpg", 32)[1])
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8])
+def test_a_large_jpeg_with_chroma_of_half_the_height_has_pillows_pixels(scripts: Any, tmp_path: Path, factor: int):
+    """Pillow writes no such file, but one with chroma of half the width becomes one by another header."""
+    side = 64 * factor
+    photo = Image.open(EXAMPLES / "coffee.jpg").resize((2 * side, side))
+    data = bytearray(encoded(photo, "JPEG", subsampling="4:2:2"))
+    frame = data.index(b"\xff\xc0")
+    assert data[frame + 11] == 0x21
+    data[frame + 5 : frame + 9] = (2 * side).to_bytes(2, "big") + side.to_bytes(2, "big")  # height and width
+    data[frame + 11] = 0x12
+    (tmp_path / "photo.jpg").write_bytes(data)
+    assert np.array_equal(read(scripts, bytes(data), 32), load_for_model(tmp_path / "photo.jpg", 32)[1])
+
+
+def test_a_damaged_large_jpeg_is_left_to_the_browser(scripts: Any):
+    """The decoder ends with its own exception, and soon."""
+    generator, whole = random.Random(0), [large_jpeg(32, 8, progressive=progressive) for progressive in (False, True)]
+    cases = []
+    for _ in range(60):
+        data = bytearray(generator.choice(whole))
+        for _ in range(generator.choice([1, 1, 5])):
+            data[generator.randrange(2, len(data))] = generator.randrange(256)
+        cases.append(b64(bytes(data[: generator.choice([len(data), len(data), generator.randrange(2, len(data))])])))
+    script = (
+        BYTES
+        + """const { jpegCoefficients } = await import("./jpeg_coefficients.js");
+return args[0].map((text) => {
+  try {
+    return jpegCoefficients(bytes(text)).components.length;
+  } catch (error) {
+    return error.constructor.name;
+  }
+});"""
+    )
+    results = scripts(script, cases)
+    assert set(results) <= {1, 3, "UnusualJpeg"} and results.count("UnusualJpeg") > 5
+
+
+@pytest.mark.parametrize("kind", ["CMYK", "RGB"])
+def test_an_unusual_large_jpeg_has_nearly_the_pixels_of_pillow(scripts: Any, tmp_path: Path, kind: str):
+    """It is left to the browser, and its pixels are averaged."""
+    data = large_jpeg(32, 4, "CMYK") if kind == "CMYK" else large_jpeg(32, 4, keep_rgb=True)
+    (tmp_path / "photo.jpg").write_bytes(data)
+    difference = np.abs(read(scripts, data, 32).astype(int) - load_for_model(tmp_path / "photo.jpg", 32)[1])
+    assert difference.mean() < 1 and difference.max() <= 12
 
 
 @pytest.mark.parametrize(
