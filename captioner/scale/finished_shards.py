@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import IO, Any
 
 from captioner.errors import UsageError
@@ -13,36 +13,72 @@ from captioner.scale.damage_notes import read_note
 from captioner.scale.locations import files_in, inside, is_address, last_part, open_input, open_output, store_errors
 from captioner.scale.rows import error_group
 from captioner.scale.shard_captioning import ShardReport, ShardSettings
-from captioner.scale.shards import Shard
+from captioner.scale.shards import SUFFIXES, Shard, ShardFormat
 from captioner.scale.tar_shards import read_tar
 from captioner.text.json_text import to_json
 from captioner.writers.parquet_writer import pyarrow_library
 
 ORIGIN_FILE = "_captioner.json"  # in the output folder; says how all of its captions were made
 
-_SAME = ("captioner.weights", "captioner.backend", "captioner.search")
+_SEARCH = "captioner.search"  # JSON of all search options
+_CAPTIONS_IN = "captioner.captions_in"  # of webdataset outputs only
+_SAME = ("captioner.weights", "captioner.backend", _SEARCH, _CAPTIONS_IN)
 
 
-def check_same_origin(finished: Sequence[str], others: Sequence[str], output: str, origin: Mapping[str, str]) -> None:
-    """Refuse to mix captions of several models or search options in a folder.
+def check_same_origin(
+    finished: Sequence[str], others: Sequence[str], output: str, origin: Mapping[str, str], format: ShardFormat
+) -> None:
+    """Refuse to mix captions of several models or settings in a folder.
 
-    `finished` are the outputs that the job leaves as they are, `others` the outputs of other shards in the folder.
+    `finished` are the outputs that the job leaves as they are, `others` all other outputs in the folder: of other
+    shards, or in another format.
     """
-    if not (finished or others):
+    kept = [*finished, *others]
+    if not kept:
         return
     known = read_origin(output)
-    how = "choose another --output, or replace all outputs with --overwrite"
+    how = _ways_out(others, format)
     if known is None:
-        if finished:
-            raise UsageError(f"{output}: nothing says how {finished[0]} was made ({ORIGIN_FILE} is missing): {how}")
-        return  # files of another kind, which happen to be there
-    for key in _SAME:
-        if known.get(key) != origin[key]:
-            what, value = key.partition(".")[2], known.get(key) or "unknown"
-            raise UsageError(
-                f"{output} has captions that were made with other settings ({what}: {value}, now {origin[key]}): "
-                f"continue with those, {how}"
-            )
+        raise UsageError(f"{output}: nothing says how {kept[0]} was made ({ORIGIN_FILE} is missing): {how}")
+    if not any(name.endswith(SUFFIXES["webdataset"]) for name in kept):
+        known = {key: value for key, value in known.items() if key != _CAPTIONS_IN}
+        origin = {key: value for key, value in origin.items() if key != _CAPTIONS_IN}
+    if differences := _differences(known, origin):
+        raise UsageError(
+            f"{output} has captions that were made with other settings ({', '.join(differences)}): "
+            f"continue with those, {how}"
+        )
+
+
+def _ways_out(others: Sequence[str], format: ShardFormat) -> str:
+    if any(not name.endswith(SUFFIXES[format]) for name in others):
+        return "choose another --output for this format"
+    if others:
+        return (
+            "choose another --output, or replace all outputs: name all their shards, also that of "
+            f"{others[0]}, with --overwrite"
+        )
+    return "choose another --output, or replace all outputs with --overwrite"
+
+
+def _differences(known: Mapping[str, Any], origin: Mapping[str, str]) -> list[str]:
+    """What differs of the settings that all captions of a folder share: "beam: 5, now 3"."""
+    before, now = _settings(known), _settings(origin)
+    return [
+        f"{name}: {before.get(name, 'unknown')}, now {value}"
+        for name, value in now.items()
+        if before.get(name) != value
+    ]
+
+
+def _settings(origin: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that all captions of a folder share, by the names of their options."""
+    values = {key.partition(".")[2]: origin[key] for key in _SAME if key in origin and key != _SEARCH}
+    with suppress(ValueError, TypeError, RecursionError):  # without it, every option is unknown
+        values |= json.loads(origin.get(_SEARCH, "{}"))
+    return {
+        name.replace("_", "-"): value if isinstance(value, str) else to_json(value) for name, value in values.items()
+    }
 
 
 def read_origin(output: str) -> dict[str, Any] | None:
@@ -58,7 +94,8 @@ def read_origin(output: str) -> dict[str, Any] | None:
 def write_origin(output: str, origin: Mapping[str, str]) -> None:
     """Note how the captions of a folder are made, unless it is noted."""
     known = read_origin(output) or {}
-    if any(known.get(key) != origin[key] for key in _SAME):
+    if any(known.get(key) != origin[key] for key in _SAME if key in origin):
+        origin = {**known, **origin}  # a job that writes tables keeps what is noted of webdataset outputs
         location = inside(output, ORIGIN_FILE)
         with store_errors(location) if is_address(location) else nullcontext(), open_output(location) as file:
             file.write(f"{to_json(dict(origin), indent=1)}\n".encode())

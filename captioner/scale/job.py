@@ -37,9 +37,9 @@ class Job:
         captioner = ShardCaptioner(self.settings)
         finished = self._outputs(self.finished)
         known = {*finished, *self._outputs(self.left)}
-        suffix = SUFFIXES[self.settings.format]
-        others = [name for name in files_in(self.output) if name.endswith(suffix) and name not in known]
-        check_same_origin(finished, others, self.output, captioner.origin)
+        suffixes = tuple(SUFFIXES.values())  # one file says how the outputs of all formats were made
+        others = [name for name in files_in(self.output) if name.endswith(suffixes) and name not in known]
+        check_same_origin(finished, others, self.output, captioner.origin, self.settings.format)
         return captioner
 
     def summary(self, price_per_cpu_hour: float | None = None) -> JobSummary:

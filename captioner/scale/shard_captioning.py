@@ -91,6 +91,8 @@ class ShardCaptioner:
             "captioner.backend": captioner.backend.name,
             "captioner.search": to_json(asdict(search)),
         }
+        if settings.format == "webdataset":
+            self.origin["captioner.captions_in"] = settings.captions_in
 
     def caption(self, shard: Shard, folder: str, progress: Callable[[int], None] = lambda more: None) -> ShardReport:
         """Caption a shard and write its output. What is wrong with the shard is in the report, not raised.

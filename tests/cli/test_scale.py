@@ -69,7 +69,7 @@ def test_a_finished_job_needs_no_cluster_and_says_what_its_first_run_said(run, m
     assert code == 1  # as that of the first run
     assert "0 captioned in 0 shards (1 before) damaged: a.tar: it is cut off" in err
     code, err = run("a.tar", "--output", "out", "--resume", "--beam", "1")
-    assert (code, "other settings (search" in err) == (2, True)
+    assert (code, "other settings (beam: 2, now 1)" in err) == (2, True)
 
 
 @pytest.mark.slow

@@ -42,16 +42,44 @@ def test_a_job_continues_only_with_the_model_and_options_it_began_with(format, s
     settings = replace(settings, format=format)
     webdataset(tmp_path / "in" / "a.tar", pictures(2))
     assert run(tmp_path / "in", tmp_path / "out", settings).captioned == 2
-    with pytest.raises(UsageError, match=r"other settings \(search.*--overwrite"):
+    with pytest.raises(UsageError, match=r"other settings \(beam: 2, now 1\).*--overwrite"):
         run(tmp_path / "in", tmp_path / "out", replace(settings, options={"beam": 1}))  # also with nothing left to do
     webdataset(tmp_path / "in" / "b.tar", pictures(3))
-    with pytest.raises(UsageError, match=r"other settings \(search.*--overwrite"):
+    with pytest.raises(UsageError, match=r"other settings \(beam.*--overwrite"):
         run(tmp_path / "in", tmp_path / "out", replace(settings, options={"beam": 1}))
-    with pytest.raises(UsageError, match=r"other settings \(search"):  # a part of the outputs would stay
+    # A part of the outputs would stay.
+    with pytest.raises(UsageError, match=r"other settings \(beam.*name all their shards, also that of a\.\w+"):
         run(tmp_path / "in" / "b.tar", tmp_path / "out", replace(settings, options={"beam": 1}), overwrite=True)
     assert run(tmp_path / "in", tmp_path / "out", replace(settings, threads=2)).captioned == 3
     assert run(tmp_path / "in", tmp_path / "out", replace(settings, options={"beam": 1}), overwrite=True).captioned == 5
     assert run(tmp_path / "in", tmp_path / "out", replace(settings, options={"beam": 1})).captioned == 0
+
+
+def test_a_folder_keeps_its_settings_when_its_outputs_have_two_formats(settings, tmp_path):
+    shard = webdataset(tmp_path / "in" / "a.tar", pictures(2))
+    run(shard, tmp_path / "out", settings)
+    copies = replace(settings, format="webdataset")
+    with pytest.raises(UsageError, match=r"\(beam: 2, now 1\).*choose another --output for this format"):
+        run(shard, tmp_path / "out", replace(copies, options={"beam": 1}))
+    with pytest.raises(UsageError, match=r"\(beam: 2, now 1\).*choose another --output for this format"):
+        run(shard, tmp_path / "out", replace(copies, options={"beam": 1}), overwrite=True)
+    assert run(shard, tmp_path / "out", copies).captioned == 2
+    assert run(shard, tmp_path / "out", settings).finished_before == 1
+
+
+def test_copies_with_captions_in_two_places_are_not_mixed(settings, tmp_path):
+    for name in ("a", "b"):
+        webdataset(tmp_path / "in" / f"{name}.tar", pictures(2))
+    copies = replace(settings, format="webdataset")
+    in_json = replace(copies, captions_in="json")
+    run(tmp_path / "in" / "a.tar", tmp_path / "out", settings)  # tables have no such setting
+    run(tmp_path / "in" / "a.tar", tmp_path / "out", copies)
+    run(tmp_path / "in" / "b.tar", tmp_path / "out", settings)
+    for name in ("a.tar", "b.tar"):
+        with pytest.raises(UsageError, match=r"\(captions-in: txt, now json\)"):
+            run(tmp_path / "in" / name, tmp_path / "out", in_json)
+    run(tmp_path / "in", tmp_path / "out", in_json, overwrite=True)
+    assert run(tmp_path / "in", tmp_path / "out", in_json).finished_before == 2
 
 
 def test_a_job_continues_only_with_the_weights_it_began_with(settings, tmp_path):
@@ -68,6 +96,9 @@ def test_outputs_of_unknown_origin_are_not_continued(settings, tmp_path):
     (tmp_path / "out" / "_captioner.json").unlink()
     with pytest.raises(UsageError, match=r"nothing says how .* --overwrite"):
         run(tmp_path / "in", tmp_path / "out", settings)
+    webdataset(tmp_path / "other" / "b.tar", pictures(2))
+    with pytest.raises(UsageError, match=r"nothing says how a.parquet was made .* also that of a.parquet"):
+        run(tmp_path / "other", tmp_path / "out", settings)  # it would call both its own
     assert run(tmp_path / "in", tmp_path / "out", settings, overwrite=True).captioned == 2
 
 
