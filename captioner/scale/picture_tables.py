@@ -42,13 +42,8 @@ class Columns:
 
 def read_parquet(file: IO[bytes], name: str, folder: str, columns: Columns) -> Iterator[Sample]:
     """One sample per row. The rows of a row group that is damaged give errors; DamagedShard comes at the end."""
-    try:
-        table = pyarrow_library().ParquetFile(file)
-        schema = table.schema_arrow
-    except UsageError:  # pyarrow is missing
-        raise
-    except Exception as error:  # pyarrow has several; in a damaged file also OSError
-        raise CaptionerError(f"{name}: not a Parquet file that can be read ({error})") from None
+    table = _open_table(file, name)
+    schema = table.schema_arrow
     image = _image_column(schema, columns.image, name)
     key = _column(schema, columns.key, KEY_COLUMNS, name, "--key-column")
     needed = list(dict.fromkeys(filter(None, (image, key))))
@@ -71,6 +66,23 @@ def read_parquet(file: IO[bytes], name: str, folder: str, columns: Columns) -> I
         number = end
     if damaged:
         raise DamagedShard(f"{name}: {damaged:,} of {number:,} rows are damaged")
+
+
+def has_paths(file: IO[bytes], name: str, columns: Columns) -> bool:
+    """Whether a Parquet file has the paths or addresses of pictures only, and not their bytes."""
+    schema = _open_table(file, name).schema_arrow
+    return _kind_of_cells(schema.field(_image_column(schema, columns.image, name)).type) == "path"
+
+
+def _open_table(file: IO[bytes], name: str) -> Any:
+    try:
+        table = pyarrow_library().ParquetFile(file)
+        table.schema_arrow  # noqa: B018 (a damaged schema is found here)
+    except UsageError:  # pyarrow is missing
+        raise
+    except Exception as error:  # pyarrow has several; in a damaged file also OSError
+        raise CaptionerError(f"{name}: not a Parquet file that can be read ({error})") from None
+    return table
 
 
 def read_list(file: IO[bytes], root: str, lines: int | None) -> Iterator[Sample]:

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -21,7 +21,7 @@ from captioner.inference.streaming import CaptionStream
 from captioner.options import BATCH, BackendName
 from captioner.scale.damage_notes import write_note
 from captioner.scale.locations import folder_of, is_address, open_input, open_output
-from captioner.scale.picture_tables import Columns, read_list, read_metadata, read_parquet
+from captioner.scale.picture_tables import Columns, has_paths, read_list, read_metadata, read_parquet
 from captioner.scale.rows import error_group, row_of
 from captioner.scale.samples import DamagedShard, Sample, StoredPicture, batches
 from captioner.scale.shard_writers import ParquetShard, ShardWriter, WebdatasetShard
@@ -104,9 +104,9 @@ class ShardCaptioner:
         pictures = reported = 0
         reported_at = started
         damage: list[str] = []
-        web_servers: set[str] = set()
         try:
             with ExitStack() as stack:
+                web_servers = _web_servers(shard, self.settings)
                 source = stack.enter_context(_open_shard(shard))
                 samples = self._undamaged(shard, source, damage, web_servers)
                 output = stack.enter_context(open_output(shard.output(folder, self.settings.format)))
@@ -173,11 +173,30 @@ def _check_store(sample: Sample, web_servers: set[str], shard: Shard) -> None:
     """Give up a shard whose store has failed, so that the next run tries it again.
 
     A list of pictures from many web servers will always have some that are gone. They cost their pictures only.
-    `web_servers` are those of the next batches too, and the same in every run.
+    `web_servers` has at least two of those of the whole shard, if there are so many. It is the same in every run.
     """
     picture = sample.picture
     if isinstance(picture, StoredPicture) and picture.outage and (not picture.web_server or len(web_servers) == 1):
         raise CaptionerError(f"{shard.location}: {picture.outage}")
+
+
+def _web_servers(shard: Shard, settings: ShardSettings) -> set[str]:
+    """The web servers of a table of addresses, up to the second one, before any picture is fetched.
+
+    Pictures that are in the table itself would have to be read for that. There, servers are known as they come.
+    """
+    servers: set[str] = set()
+    if shard.kind not in ("list", "parquet"):
+        return servers
+    with _open_shard(shard) as file, suppress(DamagedShard):
+        if shard.kind == "parquet" and not has_paths(file, shard.location, settings.columns):
+            return servers
+        for sample in _samples(shard, file, settings):
+            if isinstance(sample.picture, StoredPicture) and sample.picture.web_server:
+                servers.add(sample.picture.web_server)
+            if len(servers) > 1:
+                break
+    return servers
 
 
 def _problem(error: Exception, shard: Shard, folder: str) -> str:

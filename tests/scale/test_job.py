@@ -275,6 +275,21 @@ def test_one_of_many_web_servers_that_is_gone_costs_its_pictures_and_not_the_sha
     assert "the store cannot be read" in first["error"]
 
 
+@pytest.mark.parametrize("kind", ["txt", "parquet"])
+def test_a_shard_that_begins_with_many_pictures_of_a_web_server_that_is_gone_is_finished(kind, settings, web, tmp_path):
+    gone = f"http://127.0.0.1:{unused_port()}"
+    addresses = [*(f"{gone}/{number}.png" for number in range(300)), *(f"{web.address}/{n}.png" for n in range(3))]
+    shard = tmp_path / "in" / f"a.{kind}"
+    if kind == "txt":
+        write_list(shard, *addresses)
+    else:
+        write_parquet(shard, url=addresses)
+    job = plan_job([str(shard)], str(tmp_path / "out"), settings, shard_size=1000)
+    summary = job.summary()
+    caption_here(job, job.load(), summary)
+    assert (summary.captioned, summary.errors.total(), summary.failed) == (3, 300, [])
+
+
 def test_a_shard_whose_web_server_fails_is_not_called_missing(settings, web, tmp_path):
     webdataset(tmp_path / "in" / "b.tar", pictures(1))
     web.busy = True
