@@ -72,23 +72,38 @@ class WebdatasetShard:
     """
 
     def __init__(self, file: IO[bytes], captions_in: CaptionMember) -> None:
-        self._tar = tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115 (closed in close)
+        self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 (closed in __exit__)
         self._captions_in = captions_in
+        # A file can be far from its picture, in another part of a long sample. So the names of all are remembered.
+        self._endings = (".json",) if captions_in == "json" else (".caption.txt", ".error.txt")
+        self._copied: set[str] = set()  # of those that end like an added one
+        self._added: set[str] = set()
 
     def write(self, sample: Sample, row: dict[str, Any] | None) -> None:
         members: Sequence[Member] = sample.members
         if row is not None and self._captions_in == "txt":
             kind, text = ("error", row["error"]) if row["caption"] is None else ("caption", row["sentence"])
-            name = f"{sample.key}.{kind}.txt"
-            if any(member.name == name for member in members):
-                raise CaptionerError(f"{name}: the shard has this file already; use --captions-in json")
-            members = [*members, Member(name, text.encode(errors="backslashreplace"))]
+            members = [*members, Member(f"{sample.key}.{kind}.txt", text.encode(errors="backslashreplace"))]
         elif row is not None:
             members = _with_json(members, f"{sample.key}.json", row)
+        self._check_names(sample.members, members[len(sample.members) :])
         for member in members:
             info = tarfile.TarInfo(member.name)
             info.size, info.mtime = len(member.data), int(member.modified)
             self._tar.addfile(info, io.BytesIO(member.data))
+
+    def _check_names(self, copied: Sequence[Member], added: Sequence[Member]) -> None:
+        """Refuse to add a file of a name that the shard has."""
+        self._copied.update(member.name for member in copied if member.name.endswith(self._endings))
+        self._added.update(member.name for member in added)
+        for member in (*copied, *added):
+            if member.name in self._copied and member.name in self._added:
+                raise CaptionerError(
+                    f"{member.name}: the shard has this file already; use --captions-in json"
+                    if self._captions_in == "txt"
+                    else f"{member.name}: this file of the shard is not beside its picture, so the caption cannot be "
+                    "added to it; write the files of each picture one after the other, or use --captions-in txt"
+                )
 
     def __enter__(self) -> WebdatasetShard:
         return self

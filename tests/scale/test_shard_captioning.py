@@ -206,6 +206,27 @@ def test_a_shard_with_captions_is_not_given_others_of_the_same_name(model, tmp_p
     assert not report.is_finished and "a.caption.txt: the shard has this file already" in report.problem
 
 
+@pytest.mark.parametrize("name", ["video.{:05d}", "{:05d}"])
+@pytest.mark.parametrize("first", ["png", "json"])
+def test_a_copy_never_has_two_files_of_one_name(first, name, model, tmp_path):
+    """All pictures come before or after all texts: the samples have many files, or their files are not together."""
+    (data,) = pictures(1)
+    kinds = {"png": data, "json": b"{}"}
+    names = [name.format(number) for number in range(110)]
+    files = [(f"{one}.{kind}", kinds[kind]) for kind in sorted(kinds, reverse=first == "png") for one in names]
+    shard = write_tar(tmp_path / "s.tar", files)
+    in_json = ShardCaptioner(ShardSettings(model=str(model), format="webdataset", captions_in="json"))
+    report = caption(in_json, shard, tmp_path / "out")
+    assert not report.is_finished
+    assert ".json: this file of the shard is not beside its picture" in report.problem
+    assert "--captions-in txt" in report.problem
+    in_txt = ShardCaptioner(ShardSettings(model=str(model), format="webdataset"))
+    assert caption(in_txt, shard, tmp_path / "out").is_finished
+    with tarfile.open(tmp_path / "out" / "s.tar") as tar:
+        copied = tar.getnames()
+    assert len(copied) == len(set(copied)) == 330
+
+
 def test_several_captions_per_picture_are_refused(model):
     with pytest.raises(UsageError, match="one row per picture"):
         ShardCaptioner(ShardSettings(model=str(model), options={"n_best": 2}))
