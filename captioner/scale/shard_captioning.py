@@ -202,7 +202,7 @@ def _web_servers(shard: Shard, settings: ShardSettings) -> set[str]:
 def _problem(error: Exception, shard: Shard, folder: str) -> str:
     """A sentence about a shard that could not be captioned. A defect of captioner itself is raised."""
     if isinstance(error, CaptionerError):
-        return str(error)
+        return str(error) if str(error).startswith(shard.location) else f"{shard.location}: {error}"
     if isinstance(error, OSError):
         return f"{error.filename or shard.location}: {error.strerror or error}"
     if is_address(shard.location) or is_address(folder):  # libraries of stores raise nearly anything

@@ -203,7 +203,8 @@ def test_a_shard_with_captions_is_not_given_others_of_the_same_name(model, tmp_p
     shard = write_tar(tmp_path / "s.tar", [("a.png", pictures(1)[0]), ("a.caption.txt", b"mine")])
     writer = ShardCaptioner(ShardSettings(model=str(model), format="webdataset"))
     report = caption(writer, shard, tmp_path / "out")
-    assert not report.is_finished and "a.caption.txt: the shard has this file already" in report.problem
+    assert not report.is_finished
+    assert report.problem == f"{shard}: a.caption.txt: the shard has this file already; use --captions-in json"
 
 
 @pytest.mark.parametrize("name", ["video.{:05d}", "{:05d}"])
