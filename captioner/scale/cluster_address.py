@@ -1,6 +1,7 @@
 """Connecting to a Ray cluster, with a sentence that says why it failed.
 
 Ray's client waits half a minute for a port that nothing listens on, and says "connection timeout" about a wrong token.
+Without ray://, Ray tries for minutes, and its core writes log lines to standard error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _VERSIONS = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 def connect(ray: Any, address: str, options: dict[str, Any]) -> None:
     """Connect the module ray to a cluster, or start one on this machine if the address is "local"."""
     is_client = address.startswith("ray://")
-    if is_client:
+    if ":" in address:  # neither "local" nor "auto"
         _check_port(address)
     try:
         with warnings.catch_warnings():
@@ -41,7 +42,7 @@ def connect(ray: Any, address: str, options: dict[str, Any]) -> None:
 
 
 def _check_port(address: str) -> None:
-    """Refuse an address of a client server where nothing listens. A cluster that is being started is waited for."""
+    """Refuse an address where nothing listens. A cluster that is being started is waited for."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -56,7 +57,7 @@ def _check_port(address: str) -> None:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    parts = urlsplit(address)
+    parts = urlsplit(address if "://" in address else f"//{address}")
     return parts.hostname or "", parts.port or CLIENT_PORT
 
 

@@ -46,15 +46,17 @@ def said(address: str, *arguments: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_port_where_nothing_listens_is_refused_soon():
-    address = f"ray://127.0.0.1:{unused_port()}"
+@pytest.mark.parametrize("scheme", ["ray://", ""])
+def test_a_port_where_nothing_listens_is_refused_soon(scheme):
+    address = f"{scheme}127.0.0.1:{unused_port()}"
     begun = time.monotonic()
     assert said(address) == f"--address {address}: no Ray cluster could be reached (Connection refused)"
     assert time.monotonic() - begun < 20
 
 
-def test_a_host_that_does_not_exist_is_named():
-    assert "no Ray cluster could be reached (" in said("ray://no-such-host.invalid:10001")
+@pytest.mark.parametrize("address", ["ray://no-such-host.invalid:10001", "no-such-host.invalid:6379"])
+def test_a_host_that_does_not_exist_is_named(address):
+    assert f"--address {address}: no Ray cluster could be reached (" in said(address)
 
 
 @pytest.mark.slow
