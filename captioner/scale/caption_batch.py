@@ -69,7 +69,7 @@ class CaptionBatch:
         self._captioner = ShardCaptioner(settings)
 
     def __call__(self, batch: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """The batch with the columns caption, sentence, score, confidence, words, error, model and version.
+        """The batch with the columns caption, sentence, score, confidence, words, error, model, backend and version.
 
         They are arrays of pyarrow, with the same types in every batch.
         """

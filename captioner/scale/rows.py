@@ -12,14 +12,15 @@ from captioner.writers.lines import record
 if TYPE_CHECKING:
     import pyarrow
 
-COLUMNS = ("key", "caption", "sentence", "score", "confidence", "words", "error", "model", "version")
+COLUMNS = ("key", "caption", "sentence", "score", "confidence", "words", "error", "model", "backend", "version")
 
 _VARIABLE = re.compile(r"\b\d[\d,.]*(?:x\d+)?|\(.*")
 
 
-def row_of(key: str, result: Caption | Failure, model: str) -> dict[str, Any]:
+def row_of(key: str, result: Caption | Failure, model: str, backend: str) -> dict[str, Any]:
     """The row of a picture: its caption, or the reason why it has none."""
-    row: dict[str, Any] = dict.fromkeys(COLUMNS) | {"key": key, "model": model, "version": __version__}
+    row: dict[str, Any] = dict.fromkeys(COLUMNS)
+    row |= {"key": key, "model": model, "backend": backend, "version": __version__}
     if isinstance(result, Failure):
         return row | {"error": result.reason.removeprefix(f"{result.name}: ")}
     values = record(key, result)

@@ -153,7 +153,7 @@ class ShardCaptioner:
         for result in self.stream.run_rounds(rounds()):
             while (sample := waiting.popleft()).picture is None:
                 yield sample, None
-            yield sample, row_of(sample.key, result, self.model)
+            yield sample, row_of(sample.key, result, self.model, self.captioner.backend.name)
         yield from ((sample, None) for sample in waiting)
 
     def _writer(self, file: IO[bytes]) -> ShardWriter:

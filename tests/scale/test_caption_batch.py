@@ -41,6 +41,7 @@ def test_rows_get_the_captions_of_their_pictures_and_keep_their_columns(caption_
     assert result["words"].to_pylist() == [[word.text for word in truth.words] for truth in truths]
     assert result["score"].to_pylist() == pytest.approx([truth.score for truth in truths], abs=1e-5)
     assert result["error"].to_pylist() == [None] * 5
+    assert result["backend"].to_pylist() == [truth.backend for truth in truths] == ["onnx"] * 5
 
 
 def test_bad_pictures_are_rows_with_errors(caption_batch):

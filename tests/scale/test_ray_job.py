@@ -38,7 +38,7 @@ captions = ray.data.from_items(rows, override_num_blocks=2).map_batches(
 )
 rows = sorted(captions.take_all(), key=lambda row: row["id"])
 words = [None if row["words"] is None else list(row["words"]) for row in rows]
-print(json.dumps([[row["caption"], text, row["error"]] for row, text in zip(rows, words)]))
+print(json.dumps([[row["caption"], text, row["error"], row["backend"]] for row, text in zip(rows, words)]))
 """
 
 
@@ -68,8 +68,9 @@ def test_caption_batch_in_a_pipeline_gives_the_captions_of_the_pictures(model, c
     done = run("-c", PIPELINE, str(model), *map(str, paths))
     assert done.returncode == 0, done.stderr
     truths = [captioner(data, beam=2) for data in files[:-1]]
-    expected = [[truth.text, [word.text for word in truth.words], None] for truth in truths]
-    assert json.loads(done.stdout.splitlines()[-1]) == [*expected, [None, None, "not a picture that can be read"]]
+    expected = [[truth.text, [word.text for word in truth.words], None, truth.backend] for truth in truths]
+    expected += [[None, None, "not a picture that can be read", truths[0].backend]]
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
 
 
 def test_the_proof_notices_what_is_wrong(shard_captioner, tmp_path):

@@ -42,7 +42,8 @@ def test_rows_are_the_captions_of_the_pictures_in_order(shard_captioner, caption
     assert [row["sentence"] for row in table] == [truth.sentence for truth in truths]
     assert [row["words"] for row in table] == [[word.text for word in truth.words] for truth in truths]
     assert [row["score"] for row in table] == pytest.approx([truth.score for truth in truths], abs=1e-5)
-    assert {(row["error"], row["model"], row["version"]) for row in table} == {(None, "toy", __version__)}
+    assert {row["error"] for row in table} == {None}
+    assert {(row["model"], row["backend"], row["version"]) for row in table} == {("toy", "onnx", __version__)}
 
 
 def test_bad_pictures_are_rows_and_every_picture_has_one(shard_captioner, tmp_path):
@@ -54,6 +55,7 @@ def test_bad_pictures_are_rows_and_every_picture_has_one(shard_captioner, tmp_pa
     assert [row["caption"] is None for row in table] == [False, True, True, True, False]
     assert [row["error"] is None for row in table] == [True, False, False, False, True]
     assert table[1]["error"] == "not a picture that can be read"
+    assert {row["backend"] for row in table} == {"onnx"}
     assert sum(report.errors.values()) == 3
 
 
@@ -172,6 +174,7 @@ def test_a_webdataset_copy_has_everything_of_the_shard_and_the_captions(captions
         values = json.loads(after["000001.json"])
         assert values["caption"] == "old"
         assert values["captioner"]["sentence"] == sentences[1]
+        assert values["captioner"]["backend"] == "onnx"
         assert json.loads(after["bad.json"])["captioner"]["error"] == "not a picture that can be read"
     keys = [name.partition(".")[0] for name in after]
     assert (
