@@ -41,6 +41,17 @@ words = [None if row["words"] is None else list(row["words"]) for row in rows]
 print(json.dumps([[row["caption"], text, row["error"], row["backend"]] for row, text in zip(rows, words)]))
 """
 
+USAGE = """
+import os
+from captioner.scale.ray_job import RayPool, _connected
+
+def setting():
+    return os.environ.get("RAY_USAGE_STATS_ENABLED")
+
+with _connected(RayPool()) as ray:
+    print(setting(), ray.get(ray.remote(setting).remote()))
+"""
+
 
 def run(*command: str, timeout: float = 300) -> CompletedProcess[str]:
     return run_with_children([sys.executable, *command], seconds=timeout, variables={"RAY_USAGE_STATS_ENABLED": "0"})
@@ -57,6 +68,15 @@ def test_nothing_is_lost_or_repeated_when_a_node_an_actor_and_the_command_are_ki
     assert "killed a node" in alone
     assert all(f"killed {what}" in resumed for what in ("a node", "the actor", "the command"))
     assert "7,000 pictures in 10 shards, and 5 odd shards: 0 problems" in done.stdout
+
+
+@pytest.mark.slow
+def test_usage_statistics_are_off_in_a_job_and_its_workers_without_a_setting_of_the_user(monkeypatch):
+    """0 is what Ray documents for this. Should it be missing, the statistics go to a port where nothing listens."""
+    monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
+    variables = {"RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/"}
+    done = run_with_children([sys.executable, "-c", USAGE], seconds=300, variables=variables)
+    assert done.stdout.splitlines()[-1:] == ["0 0"], done.stdout + done.stderr
 
 
 @pytest.mark.slow
