@@ -79,7 +79,8 @@ def _reason(error: Exception, client_address: str) -> str:
             "something answers there, but not as the client server of a Ray cluster: give the address and port of "
             f"that server (port {CLIENT_PORT} by default), or wait until the cluster is ready"
         )
-    return f"no Ray cluster could be reached ({text.splitlines()[0].strip()})"
+    first_line = (text.strip() or type(error).__name__).splitlines()[0].strip()
+    return f"no Ray cluster could be reached ({first_line})"
 
 
 def _wants_token(address: str) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from captioner.scale.locations import inside, last_part, open_input, open_output
+from captioner.scale.locations import inside, last_part, open_output, read_whole
 from captioner.scale.shards import Shard
 
 
@@ -25,5 +25,4 @@ def read_note(shard: Shard, output: str, present: Container[str]) -> str:
     location = note_location(shard, output)
     if last_part(location) not in present:
         return ""
-    with open_input(location) as file:
-        return file.read().decode(errors="replace").strip()
+    return read_whole(location).decode(errors="replace").strip()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import IO, Any
 
 from captioner.errors import UsageError
 from captioner.scale.damage_notes import read_note
-from captioner.scale.locations import files_in, inside, is_address, last_part, open_input, open_output, store_errors
+from captioner.scale.locations import files_in, inside, last_part, open_input, open_output, read_whole, store_errors
 from captioner.scale.rows import error_group
 from captioner.scale.shard_captioning import ShardReport, ShardSettings
 from captioner.scale.shards import SUFFIXES, Shard, ShardFormat
@@ -84,8 +84,7 @@ def _settings(origin: Mapping[str, Any]) -> dict[str, str]:
 def read_origin(output: str) -> dict[str, Any] | None:
     """How the captions of a folder were made. None if nothing tells."""
     try:
-        with open_input(inside(output, ORIGIN_FILE)) as file:
-            values = json.loads(file.read())
+        values = json.loads(read_whole(inside(output, ORIGIN_FILE)))
     except (FileNotFoundError, ValueError, RecursionError):
         return None
     return values if isinstance(values, dict) else None
@@ -97,7 +96,7 @@ def write_origin(output: str, origin: Mapping[str, str]) -> None:
     if any(known.get(key) != origin[key] for key in _SAME if key in origin):
         origin = {**known, **origin}  # a job that writes tables keeps what is noted of webdataset outputs
         location = inside(output, ORIGIN_FILE)
-        with store_errors(location) if is_address(location) else nullcontext(), open_output(location) as file:
+        with store_errors(location, "written to"), open_output(location) as file:
             file.write(f"{to_json(dict(origin), indent=1)}\n".encode())
 
 
@@ -107,7 +106,7 @@ def report_of_output(shard: Shard, output: str, settings: ShardSettings) -> Shar
     present = files_in(output)
     if last_part(name) not in present:
         return None
-    with open_input(name) as file:
+    with store_errors(name), open_input(name) as file:
         if settings.format == "parquet":
             found: list[str | None] = pyarrow_library().read_table(file, columns=["error"])["error"].to_pylist()
         else:

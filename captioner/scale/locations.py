@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from captioner.errors import CaptionerError, UsageError
 from captioner.files.atomic import UNFINISHED, open_atomically, open_stored_atomically
 from captioner.files.existing import check_not_read_only
-from captioner.installation import install_command
+from captioner.installation import EXTRAS, how_to_install, install_command
 
 # fsspec knows more. Some of those read other files than the one that is named, or run templates, and names of pictures
 # come from tables that others wrote.
@@ -26,7 +26,7 @@ _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 class StoreError(CaptionerError):
-    """A store that cannot be reached or read now. Another time, the same file may be read."""
+    """A store that cannot be reached, read or written to now. Another time, it may work."""
 
 
 def is_address(name: str) -> bool:
@@ -84,6 +84,12 @@ def _sized(entries: Iterable[os.DirEntry[str]]) -> Iterator[tuple[str, int]]:
                 yield entry.name, entry.stat().st_size
 
 
+def read_whole(name: str) -> bytes:
+    """The content of a small file."""
+    with store_errors(name), open_input(name) as file:
+        return file.read()
+
+
 def remove_outputs(names: Sequence[str]) -> None:
     """Delete files. If the owner of one made it read-only, that is an error and all are kept."""
     for name in names:
@@ -94,7 +100,7 @@ def remove_outputs(names: Sequence[str]) -> None:
             Path(name).unlink(missing_ok=True)
             continue
         store, path = store_of(name)
-        with suppress(FileNotFoundError), store_errors(name):
+        with suppress(FileNotFoundError), store_errors(name, "written to"):
             store.rm_file(path)
 
 
@@ -165,7 +171,9 @@ def store_of(address: str) -> tuple[Any, str]:
             raise UsageError(f"{address}: addresses need the package fsspec: {install_command('scale')}") from None
         raise UsageError(f"{address}: {error}") from None
     except (ImportError, ValueError) as error:  # fsspec names the package that a protocol needs
-        raise UsageError(f"{address}: {error}") from None
+        package = (getattr(error.__cause__, "name", None) or "").partition(".")[0]
+        how = how_to_install(package) if package in EXTRAS else f"pip install {package}"
+        raise UsageError(f"{address}: {error}{f': {how}' if package else ''}") from None
 
 
 def is_on_web(address: str) -> bool:
@@ -173,26 +181,28 @@ def is_on_web(address: str) -> bool:
 
 
 @contextmanager
-def store_errors(name: str) -> Iterator[None]:
-    """Turn what libraries of stores raise into a few kinds of errors.
+def store_errors(name: str, attempt: str = "read") -> Iterator[None]:
+    """Turn what libraries of stores raise into a few kinds of errors. Those about a file on a disk stay as they are.
 
     FileNotFoundError and PermissionError are about the file, StoreError about its store, and any other CaptionerError
-    about the address.
+    about the address. `attempt` says what could not be done with the store.
     """
     try:
         yield
     except CaptionerError:
         raise
     except Exception as error:
-        raise _explained(name, error) from error
+        if not is_address(name):
+            raise
+        raise _explained(name, error, attempt) from error
 
 
-def _explained(name: str, error: Exception) -> Exception:
+def _explained(name: str, error: Exception, attempt: str = "read") -> Exception:
     if is_on_web(name):
         return _explained_web(name, error)
     if isinstance(error, (FileNotFoundError, PermissionError)):
         return error
-    return _unreadable(name, error)
+    return _unusable(name, error, attempt)
 
 
 def _explained_web(name: str, error: Exception) -> Exception:
@@ -207,11 +217,11 @@ def _explained_web(name: str, error: Exception) -> Exception:
         return PermissionError(errno.EACCES, "no permission to read it", name)
     if isinstance(status, int) and 400 <= status < 500 and status not in _BUSY:
         return CaptionerError(f"{name}: the web server refuses it (status {status})")
-    return _unreadable(name, cause)
+    return _unusable(name, cause, "read")
 
 
-def _unreadable(name: str, error: Exception) -> CaptionerError:
+def _unusable(name: str, error: Exception, attempt: str) -> CaptionerError:
     sentence = f"({type(error).__name__}: {error})"
     if isinstance(error, ValueError):  # the address, and not its store
         return CaptionerError(f"{name}: cannot be opened {sentence}")
-    return StoreError(f"{name}: the store cannot be read {sentence}")
+    return StoreError(f"{name}: the store cannot be {attempt} {sentence}")

@@ -43,16 +43,15 @@ class StoredPicture(UnreadPicture):
         return urlsplit(self.address).netloc if is_on_web(self.address) else ""
 
     def _fetch_again(self) -> bytes:
-        for pause in PAUSES:
+        for pause in (*PAUSES, None):
             try:
                 return self._fetch()
-            except StoreError:  # it may work in a moment
-                time.sleep(pause)
-        try:
-            return self._fetch()
-        except StoreError as error:
-            self.outage = str(error)
-            raise StoreError(f"{self.name}: {self.outage.removeprefix(f'{self.address}: ')}") from error
+            except StoreError as error:
+                if pause is None:
+                    self.outage = str(error)
+                    raise StoreError(f"{self.name}: {self.outage.removeprefix(f'{self.address}: ')}") from error
+                time.sleep(pause)  # it may work in a moment
+        raise AssertionError("the last attempt returns or raises")
 
     def _fetch(self) -> bytes:
         with store_errors(self.address), open_input(self.address) as file:

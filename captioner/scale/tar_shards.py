@@ -13,7 +13,7 @@ from captioner.errors import CaptionerError
 from captioner.images.decoding import SUFFIXES
 from captioner.images.file_kinds import HEADER, kind_of
 from captioner.images.inputs import PictureBytes
-from captioner.scale.locations import is_address, store_errors
+from captioner.scale.locations import store_errors
 from captioner.scale.samples import (
     LARGEST,
     DamagedShard,
@@ -56,8 +56,6 @@ class _ForwardFile:
         return self.last
 
     def _part(self, size: int) -> bytes:
-        if not is_address(self._name):
-            return self._file.read(size)
         with store_errors(self._name):  # else tarfile takes some of them for damage of the file
             return self._file.read(size)
 

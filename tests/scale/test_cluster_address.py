@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from captioner.errors import UsageError
+from captioner.scale.cluster_address import connect
 from tests.scale.web_server import unused_port, web_server
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +60,18 @@ def test_a_port_where_nothing_listens_is_refused_soon(scheme):
 @pytest.mark.parametrize("address", ["ray://no-such-host.invalid:10001", "no-such-host.invalid:6379"])
 def test_a_host_that_does_not_exist_is_named(address):
     assert f"--address {address}: no Ray cluster could be reached (" in said(address)
+
+
+def test_an_error_without_a_text_is_named_by_its_kind():
+    class Ray:
+        exceptions = SimpleNamespace(RayError=RuntimeError)
+
+        @staticmethod
+        def init(*arguments: object, **options: object) -> None:
+            raise ConnectionError
+
+    with pytest.raises(UsageError, match=r"^--address auto: no Ray cluster could be reached \(ConnectionError\)$"):
+        connect(Ray, "auto", {})
 
 
 @pytest.mark.slow

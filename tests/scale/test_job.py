@@ -12,12 +12,14 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFile
 
 from captioner.errors import UsageError
 from captioner.files.atomic import writer_label
 from captioner.scale.finished_shards import report_of_output
 from captioner.scale.job import caption_here, plan_job
 from captioner.scale.job_summary import JobSummary
+from captioner.scale.locations import StoreError
 from captioner.scale.shard_captioning import ShardReport, ShardSettings
 from captioner.scale.shards import find_shards
 from tests.scale.web_server import unused_port, web_server
@@ -212,6 +214,26 @@ def test_a_store_that_fails_costs_the_shard_and_not_the_job(settings, tmp_path, 
     summary = run(tmp_path / "in", f"memory://{uuid.uuid4().hex}/out", settings)
     assert [problem.partition(": ")[2] for problem in summary.failed] == ["LookupError: the bucket is gone"]
     assert summary.captioned == 1
+
+
+@pytest.mark.parametrize("name", ["_captioner.json", "_a.damaged.txt", "a.parquet"])
+def test_a_store_that_fails_while_a_file_of_its_output_is_read_is_named(name, settings, tmp_path, monkeypatch):
+    shard = webdataset(tmp_path / "in" / "a.tar", pictures(3))
+    shard.write_bytes(shard.read_bytes()[:3600])
+    output = f"memory://{uuid.uuid4().hex}/out"
+    assert len(run(shard, output, settings).damaged) == 1
+    ((left,),) = [find_shards([str(shard)])]
+    read = MemoryFile.read
+
+    def fail(self, *arguments):
+        if self.path.endswith(name):
+            raise LookupError("the bucket is gone")
+        return read(self, *arguments)
+
+    monkeypatch.setattr(MemoryFile, "read", fail)
+    with pytest.raises(StoreError, match=rf"{name}: the store cannot be read \(LookupError: the bucket is gone\)"):
+        run(shard, output, settings)
+        report_of_output(left, output, settings)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import uuid
 
 import fsspec
@@ -11,6 +12,7 @@ import pytest
 
 from captioner.errors import CaptionerError, UsageError
 from captioner.scale.locations import (
+    StoreError,
     expanded,
     files_in,
     last_part,
@@ -18,6 +20,7 @@ from captioner.scale.locations import (
     open_output,
     remove_outputs,
     remove_unfinished,
+    store_errors,
 )
 from tests.scale.web_server import web_server
 
@@ -140,3 +143,31 @@ def test_a_listing_is_not_that_of_a_cache(store, monkeypatch):
     monkeypatch.setattr(kind, "invalidate_cache", lambda self, path=None: forgotten.append(path))
     files_in(f"{store}/out")
     assert [path.rpartition("/")[2] for path in forgotten] == ["out"]
+
+
+def test_a_store_that_fails_says_whether_it_was_read_or_written(store, monkeypatch):
+    with open_output(f"{store}/a") as file:
+        file.write(b"x")
+
+    def fail(self, *arguments, **options):
+        raise LookupError("the bucket is gone")
+
+    kind = type(fsspec.filesystem("memory"))
+    monkeypatch.setattr(kind, "rm_file", fail)
+    monkeypatch.setattr(kind, "_open", fail)
+    reason = r"\(LookupError: the bucket is gone\)"
+    with pytest.raises(StoreError, match=f"{store}/a: the store cannot be written to {reason}"):
+        remove_outputs([f"{store}/a"])
+    with pytest.raises(StoreError, match=f"{store}/a: the store cannot be read {reason}"):
+        open_input(f"{store}/a")
+
+
+def test_errors_of_this_machine_stay_what_they_are(tmp_path):
+    with pytest.raises(LookupError), store_errors(str(tmp_path / "a")):
+        raise LookupError
+
+
+def test_a_package_that_a_store_needs_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)  # as if it were not installed
+    with pytest.raises(UsageError, match=r"^s3://bucket/a: Install s3fs to access S3: pip install s3fs$"):
+        open_input("s3://bucket/a")
