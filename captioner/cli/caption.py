@@ -146,7 +146,7 @@ def command(
 
     shard_values = {name: search.pop(name) for name in ("image_column", "key_column", "captions_in")}
     if any(map(is_shard, paths)) or (output_name is not None and names_folder(output_name)):
-        check_shard_call(output_name, output_format)
+        check_shard_call(paths, output_name, output_format)
         assert output_name is not None  # it was checked
         limits, options = given_limits(search), given_options(search)
         shard_values |= {"model": model, "backend": backend, "device": device, "threads": threads, "batch": batch}
@@ -158,6 +158,7 @@ def command(
     output = None if output_name is None else FILE.convert(output_name, None, click.get_current_context())
     to_photos = sidecar or write_metadata or xmp_sidecar
     given = sum((bool(paths), retry is not None, from_file is not None))
+    require(given <= 1, "give only one of PATH, --retry and --from")
     require(given == 1, "give the pictures as PATH, or --retry with a summary, or --from with captions")
     require(
         not resume or output is not None or to_photos,

@@ -77,10 +77,19 @@ def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str,
     )
 
 
-def check_shard_call(output: str | None, output_format: str) -> None:
-    """Refuse options of `captioner caption` that shards don't have."""
-    from captioner.scale.shards import FORMATS
+def check_shard_call(paths: Sequence[str], output: str | None, output_format: str) -> None:
+    """Refuse options of `captioner caption` that shards don't have, and photos with a folder as --output."""
+    from captioner.scale.locations import inside, is_address
+    from captioner.scale.shards import FORMATS, is_shard
 
+    if output is not None and output_format not in FORMATS and not any(map(is_shard, paths)):
+        what = "an address" if is_address(output) else "a folder"
+        ending = {"text": "txt", "coco": "json"}.get(output_format, output_format)
+        file = f"captions.{ending}" if is_address(output) else inside(output, f"captions.{ending}")
+        raise click.UsageError(
+            f"--output {output} is {what}. For captions of photos, give a file, such as {file}, or --sidecar instead "
+            "of --output. Lists and other shards need --format parquet or webdataset."
+        )
     context = click.get_current_context()
     given = [name for name in NOT_FOR_SHARDS if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}

@@ -12,6 +12,10 @@ from captioner.errors import UsageError
 from captioner.images.decoding import SUFFIXES
 from captioner.images.file_kinds import HEADER, file_kind, kind_of
 
+_ADDRESS_IN_A_LIST = (
+    "download the picture, or write its address to list.txt for "
+    "captioner caption list.txt --format parquet --output captions/"
+)
 STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
@@ -73,6 +77,9 @@ def find(arguments: Sequence[str], *, recursive: bool = False, listed: Iterable[
             unique.update(dict.fromkeys(inside))
         elif os.path.lexists(path):
             unique[argument] = None
+        elif "://" in argument:
+            reason = f"{argument}: addresses are opened only in lists and shards: {_ADDRESS_IN_A_LIST}"
+            inputs.problems.append(Skipped(argument, "address", reason))
         elif glob.has_magic(argument):
             matches = sorted(glob.glob(argument, recursive=True))  # noqa: PTH207 (keeps names as they were given)
             files = list(_pictures(matches, inputs))

@@ -124,6 +124,11 @@ def _in_argument(location: str) -> Iterator[Shard]:
         metadata = inside(location, METADATA)
         yield Shard(metadata, "metadata", _stem(metadata))
         return
+    if not is_address(location) and Path(location).is_file():
+        raise UsageError(
+            f"{location}: not a shard: it ends in none of {', '.join(_KINDS)}. For single pictures, use captioner "
+            "caption with a file as --output"
+        )
     inner = [name for name in names if is_shard(name) and not name.startswith(".")]
     if not inner:
         exists = is_address(location) or Path(location).exists()

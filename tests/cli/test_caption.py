@@ -315,7 +315,7 @@ def test_retry_captions_only_what_failed(run, photos):
     code, _, err = run("--retry", "out")
     assert code == 2 and "not a file of `captioner caption --summary`" in err
     code, _, err = run("photos", "--retry", "summary.json")
-    assert code == 2 and "give the pictures as PATH, or --retry with a summary" in err
+    assert code == 2 and "give only one of PATH, --retry and --from" in err
     code, _, err = run("photos", "--summary", "summary.json")
     assert code == 2 and "summary.json exists and is kept" in err
 
@@ -647,7 +647,7 @@ def test_whole_files_need_a_name_and_can_be_resumed(run, photos, format):
     ("arguments", "sentence"),
     [
         ([], "give the pictures as PATH"),
-        (["photos", "--from", "edited.jsonl", "--sidecar"], "give the pictures as PATH"),
+        (["photos", "--from", "edited.jsonl", "--sidecar"], "give only one of PATH, --retry and --from"),
         (["--from", "edited.jsonl"], "--from needs --write-metadata"),
         (["--from", "edited.jsonl", "--sidecar", "--beam", "2"], "--from makes no captions"),
         (["--from", "edited.jsonl", "--sidecar", "--style", "plain", "--resume"], "leave out --style, --resume"),

@@ -94,6 +94,12 @@ def test_columns_can_be_named(run, tmp_path):
         (["t.parquet", "--format", "webdataset", "--output", "out/"], "copies tar shards"),
         (["a.png", "--format", "webdataset"], "copies tar shards"),
         (["photos", "--format", "parquet", "--output", "out/"], "no shards here"),
+        (["a.png", "--output", "photos"], "--output photos is a folder. For captions of photos, give a file, such as"),
+        (["a.png", "--output", "photos"], "such as photos/captions.txt, or --sidecar"),
+        (["a.png", "--output", "out/", "--format", "jsonl", "--words"], "such as out/captions.jsonl"),
+        (["a.png", "--output", "s3://bucket/a.csv", "--format", "csv"], "is an address. For captions of photos, give"),
+        (["list.txt", "--output", "out/"], "Lists and other shards need --format parquet or webdataset"),
+        (["a.png", "--format", "parquet", "--output", "out/"], "a.png: not a shard: it ends in none of .tar, .parquet"),
     ],
 )
 def test_calls_that_make_no_sense_are_refused(arguments, sentence, run, tmp_path):

@@ -44,7 +44,7 @@ def run(model, monkeypatch, capsys, tmp_path):
         (["a.tar", "--output", "out", "--require", "kat"], "'kat' is not in the model's vocabulary"),
         (["a.tar", "--output", "out", "--seed", "3"], "--seed has no effect"),
         (["a.tar", "--output", "out", "--summary", "no/such/folder.json"], "--summary"),
-        (["photo.png", "--output", "out"], "no shards here"),
+        (["photo.png", "--output", "out"], "photo.png: not a shard: it ends in none of .tar, .parquet"),
         (["missing", "--output", "out"], "no such file or folder"),
         (["a.tar"], "Missing option '--output'"),
     ],

@@ -66,3 +66,9 @@ def test_arguments_that_name_nothing_are_problems(photos: Path) -> None:
     assert [problem.name for problem in found.problems] == ["gone.jpg", "*.png"]
     with pytest.raises(UsageError, match=r"no picture to caption. gone.jpg: no such file"):
         find(["gone.jpg"])
+
+
+@pytest.mark.parametrize("address", ["http://host/a.jpg", "https://host/a.jpg?size=[1]", "s3://bucket/a.jpg"])
+def test_an_address_is_not_called_a_missing_file(address: str, photos: Path) -> None:
+    (problem,) = find([address, "photos/c.jpg"]).problems
+    assert problem.reason.startswith(f"{address}: addresses are opened only in lists and shards")
