@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from captioner.errors import CaptionerError
-from captioner.workarounds.malloc import PICTURES, return_memory
+from captioner.workarounds.malloc import PICTURES, return_memory, return_now
 
 PIXEL_LIMIT = 200_000_000  # about 14,000 x 14,000
 MEMORY_LIMIT = 512  # megabytes
@@ -46,6 +46,7 @@ class Limits:
 
 
 LIMITS = Limits()
+LARGE = 64_000_000  # bytes of a picture before which freed memory is returned: no ordinary photo takes so many
 
 
 class MemoryBudget:
@@ -86,6 +87,8 @@ class MemoryBudget:
             self._waiting.append(ticket)
             try:
                 self._changed.wait_for(my_turn)
+                if needed > LARGE:
+                    return_now()
                 self._taken += needed
             finally:  # also after Ctrl-C
                 self._waiting.remove(ticket)

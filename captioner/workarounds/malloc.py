@@ -40,6 +40,15 @@ def return_memory(size: int) -> bool:
     return _set((M_MMAP_THRESHOLD, _returned))
 
 
+def return_now() -> bool:
+    """Return all freed memory to the system, of every size. False where the C library has no malloc_trim."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):  # another C library
+        return False
+    return True
+
+
 def _set(*options: tuple[int, int]) -> bool:
     try:
         mallopt = ctypes.CDLL(None).mallopt

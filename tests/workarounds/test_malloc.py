@@ -32,7 +32,7 @@ print(*figures, libc.mallinfo2().hblkhd)
 
 
 @pytest.mark.parametrize(
-    ("settings", "size"), [("keep_memory", ()), ("return_memory", (2**20,)), ("use_one_arena", ())]
+    ("settings", "size"), [("keep_memory", ()), ("return_memory", (2**20,)), ("use_one_arena", ()), ("return_now", ())]
 )
 def test_memory_settings_are_applied_with_glibc_and_refused_without_mallopt(
     monkeypatch: pytest.MonkeyPatch, settings: str, size: tuple[int, ...]
