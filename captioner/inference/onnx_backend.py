@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from captioner.bundle.loading import Bundle
 from captioner.errors import CaptionerError
 from captioner.inference.backend import Annotations, State, Step, checksums, gumbel_noise
+from captioner.inference.fork_gate import gate
 from captioner.inference.model_loading import processors, start_sessions
 from captioner.options import BackendLabel, HardAttention
 
@@ -148,7 +149,8 @@ def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def _run(session: Any, outputs: list[str], feeds: Mapping[str, Any]) -> list[Any]:
     """The outputs of a graph. One that was accepted may still fail, for example for an index that is out of range."""
     try:
-        values: list[Any] = session.run(outputs, feeds)
+        with gate.entered():
+            values: list[Any] = session.run(outputs, feeds)
         return values
     except Exception as error:  # onnxruntime has one exception class per status code
         raise CaptionerError(f"the model cannot be run: onnxruntime reports {error}") from None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from captioner.inference import fork_gate
+from captioner.inference.fork_gate import ForkGate
 from tests.processes import run_with_children
 
 ROOT = Path(__file__).parents[2]
@@ -73,3 +76,56 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_fork_while_other_threads_read_leaves_no_memory_taken_and_no_lock_held() -> None:
     assert run_alone(FORK_WHILE_READING) == (0, "")
+
+
+# Another thread runs graphs without a pause while the process forks.
+FORK_WHILE_CAPTIONING = """
+import os, signal, sys, threading
+import numpy as np
+from captioner import Captioner
+
+captioner, stopping = Captioner.load(sys.argv[1], threads=2), threading.Event()
+size = captioner.backend.image_size
+pixels = np.zeros((1, size, size, 3), np.uint8)
+before = captioner.backend.encode(pixels).values
+
+def encode_on():
+    while not stopping.is_set():
+        captioner.backend.encode(pixels)
+
+threads = [threading.Thread(target=encode_on) for _ in range(2)]
+for thread in threads:
+    thread.start()
+codes = []
+for _ in range(25):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends it if it waits for ever
+        os._exit(0 if (captioner.backend.encode(pixels).values == before).all() else 1)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stopping.set()
+for thread in threads:
+    thread.join()
+assert not any(codes), codes
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_while_other_threads_run_graphs_leaves_no_lock_of_the_runtime_held() -> None:
+    assert run_alone(FORK_WHILE_CAPTIONING, str(ROOT / "weights" / "default")) == (0, "")
+
+
+def test_a_fork_waits_for_graphs_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = ForkGate()
+    events = []
+    with gate.entered():
+        fork = threading.Thread(target=lambda: (gate.close(), events.append("forked"), gate.open()))
+        fork.start()
+        fork.join(0.2)
+        events.append("a graph ended")
+    fork.join(10)
+    assert events == ["a graph ended", "forked"]
+    monkeypatch.setattr(fork_gate, "PATIENCE", 0.1)
+    with gate.entered():
+        gate.close()
+        gate.open()
