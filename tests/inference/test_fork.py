@@ -116,10 +116,15 @@ def test_a_fork_while_other_threads_run_graphs_leaves_no_lock_of_the_runtime_hel
 
 
 def test_a_fork_waits_for_graphs_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = ForkGate()
-    events = []
+    gate, events = ForkGate(), list[str]()
+
+    def fork_once() -> None:
+        gate.close()
+        events.append("forked")
+        gate.open()
+
     with gate.entered():
-        fork = threading.Thread(target=lambda: (gate.close(), events.append("forked"), gate.open()))
+        fork = threading.Thread(target=fork_once)
         fork.start()
         fork.join(0.2)
         events.append("a graph ended")
