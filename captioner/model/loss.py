@@ -21,10 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from captioner.model.caption_decoder import TeacherForced
+from captioner.model.word_likelihood import log_likelihood
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,7 @@ def loss(
 
     With `samples` above 1, that many rows in succession are samples of the same caption, and each counts as a caption.
     """
-    log_softmax = F.log_softmax(forced.logits, -1)  # (N, V)
-    log_p = log_softmax.gather(1, forced.targets.unsqueeze(1)).squeeze(1)  # (N,)
-    smoothed = (1 - label_smoothing) * log_p + label_smoothing * log_softmax.mean(-1) if label_smoothing else log_p
+    smoothed, log_p = log_likelihood(forced.logits, forced.targets, label_smoothing=label_smoothing)  # (N,) each
     total = -smoothed.sum() / captions
     map_entropy = -(forced.alpha * torch.log(forced.alpha.clamp_min(1e-20))).sum(-1)  # H[alpha_t], (N,)
     coverage = doubly_stochastic_term(forced, captions)
@@ -68,16 +66,16 @@ def loss(
     if forced.sampled is not None and forced.cell is not None:
         mask = forced.sampled.to(log_p.dtype)
         log_s = torch.log(forced.alpha.gather(1, forced.cell.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
-        likelihood = rewards(log_p.detach(), forced)
+        likelihood = rewards(log_p, forced)
         others = mean_of_others(likelihood, forced, samples) if samples > 1 else baseline * words_left(forced)
         advantage = (likelihood - others) * mask
         total = total - reward * (advantage * log_s).sum() / captions
         total = total - entropy * (map_entropy * mask).sum() / captions
-        sampled = torch.stack([(log_p.detach() * mask).sum(), mask.sum()])
+        sampled = torch.stack([(log_p * mask).sum(), mask.sum()])
     return Loss(
         total=total,
         words=torch.tensor(float(len(log_p)), device=log_p.device),
-        nll=-log_p.detach().sum(),
+        nll=-log_p.sum(),
         coverage=coverage.detach(),
         entropy=map_entropy.detach().mean(),
         advantage=(advantage.square().sum() / sampled[1].clamp_min(1)).sqrt(),

@@ -189,7 +189,7 @@ class BatchLoss:
             batch[0] = drop_words(batch[0], word_dropout, vocabulary, self.generator)
         with self._autocast():
             forced, cell_logits = self.forward_pass(grids.to(device), *batch, generator=self.generator, **options)
-        return replace(forced, logits=forced.logits.float(), alpha=forced.alpha.float()), cell_logits
+        return replace(forced, alpha=forced.alpha.float()), cell_logits
 
     @contextmanager
     def _annealed_temperature(self) -> Iterator[None]:

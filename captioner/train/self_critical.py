@@ -29,6 +29,7 @@ from captioner.metrics.rewards import BleuReward, MeteorReward, ObjectReward, Re
 from captioner.model.attention.cell_sampling import gumbel_noise
 from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
 from captioner.model.fast_cpu import sample_categorical
+from captioner.model.word_likelihood import log_likelihood
 from captioner.terminal import say
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.box_targets import BoxTargets
@@ -208,9 +209,8 @@ def loss(
     cells_weight: float = 1.0,
 ) -> Tensor:
     """Mean over captions of -advantage * log p(y [, s] | a), summed over words. `weights` are the B * K advantages."""
-    logits = forced.logits.clone()
-    logits[:, [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf  # they were never sampled
-    log_p = torch.log_softmax(logits / temperature, -1).gather(1, forced.targets.unsqueeze(1)).squeeze(1)
+    never_sampled = [vocabulary.pad, vocabulary.start, vocabulary.unk]
+    log_p, _ = log_likelihood(forced.logits, forced.targets, temperature=temperature, excluded=never_sampled)
     if forced.sampled is not None and forced.cell is not None:
         log_s = torch.log(forced.alpha.gather(1, forced.cell.unsqueeze(1)).squeeze(1).clamp_min(1e-20))
         log_p = log_p + cells_weight * log_s * forced.sampled.to(log_s.dtype)
