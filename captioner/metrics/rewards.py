@@ -85,7 +85,7 @@ class MeteorReward:
 
 
 class ObjectReward:
-    """What a caption names: 1 for each category that has a box in the image, -1 for each one that is not there.
+    """`present` for each category that a caption names and that has a box, -`invented` for each one that is not there.
 
     A category is there if it has a box or a reference names it. Each category counts once. Images without boxes are
     not judged: their captions get 0.
@@ -97,8 +97,12 @@ class ObjectReward:
         vocabulary: Vocabulary,
         boxed: Callable[[int], Collection[str]],  # the categories that have boxes in an image
         labels: Collection[str],  # all categories
+        *,
+        present: float = 1.0,
+        invented: float = 1.0,
     ) -> None:
         self.references, self.words, self.boxed, self.labels = references, vocabulary.words, boxed, frozenset(labels)
+        self.present, self.invented = present, invented
 
     def __call__(self, captions: Sequence[Sequence[int]], images: Sequence[int]) -> NDArray[np.float64]:
         """The score of each caption."""
@@ -111,7 +115,8 @@ class ObjectReward:
         scores = []
         for caption, image in zip(captions, images, strict=True):
             named = self._named(caption) if boxed[image] else set()
-            scores.append(len(named & boxed[image]) - len(named - there.get(image, set())))
+            invented = named - there.get(image, set())
+            scores.append(self.present * len(named & boxed[image]) - self.invented * len(invented))
         return np.array(scores, np.float64)
 
     def _named(self, caption: Sequence[int]) -> set[str]:

@@ -53,6 +53,20 @@ class _Depthwise(torch.autograd.Function):
         return dx, dw, None, None
 
 
+def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
+    """F.scaled_dot_product_attention. With gradients on a CPU, plain products take a sixth of its time for our sizes.
+
+    It computes in blocks, which save memory, but our maps of some hundred cells and words are small.
+    """
+    if q.device.type != "cpu" or not (torch.is_grad_enabled() and q.requires_grad):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    return F.softmax(scores, -1).to(v.dtype) @ v
+
+
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """F.dropout. On a CPU, one random number of 64 bits serves four elements, which takes a seventh of the time."""
     if not training or p == 0 or x.device.type != "cpu":

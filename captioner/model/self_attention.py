@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from captioner.model.fast_cpu import dropout
+from captioner.model.fast_cpu import attend, dropout
 
 
 class MultiHeadAttention(nn.Module):
@@ -28,7 +28,7 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, x: Tensor, pairs: Tensor, *, causal: bool = False) -> Tensor:
         """(N, T, n) for the keys and values `pairs` (N, S, 2n). With `causal`, no word attends to a later one."""
-        heads = F.scaled_dot_product_attention(*self._split(x, pairs), is_causal=causal)
+        heads = attend(*self._split(x, pairs), causal=causal)
         return self.mix(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def with_map(self, x: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:

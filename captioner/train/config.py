@@ -294,7 +294,7 @@ class Config(Settings):
         uses = {
             "training.grounding": training.grounding is not None,
             "training.cell_categories": training.cell_categories is not None,
-            "training.scst.reward.objects": training.scst is not None and training.scst.reward.objects > 0,
+            "training.scst.reward.objects": training.scst is not None and training.scst.reward.uses_boxes,
         }
         return [name for name, used in uses.items() if used]
 

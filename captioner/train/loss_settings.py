@@ -92,8 +92,13 @@ class RewardSettings(Settings):
     objects: float = Field(
         0.0,
         ge=0,
-        description="Paid for each category that the caption names and `data.boxes` has in the image, and taken for "
-        "each one that neither boxes nor training captions have there.",
+        description="Paid for each category that the caption names and `data.boxes` has in the image.",
+    )
+    invented: float | None = Field(
+        None,
+        ge=0,
+        description="Taken for each category that the caption names and neither `data.boxes` nor the training captions "
+        "have in the image. If absent, as `objects`.",
     )
     repeats: float = Field(0.0, ge=0, description="Taken for each noun that the caption repeats.")
 
@@ -102,6 +107,10 @@ class RewardSettings(Settings):
         if not (self.cider or self.bleu or self.meteor):
             raise ValueError("at least one of cider, bleu and meteor must be above 0")
         return self
+
+    @property
+    def uses_boxes(self) -> bool:
+        return self.objects > 0 or bool(self.invented)
 
 
 class SelfCriticalSettings(Settings):

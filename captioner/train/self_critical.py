@@ -123,8 +123,10 @@ def _weighted_scores(
         yield weights.bleu, BleuReward(references, end=vocabulary.end)
     if weights.meteor:
         yield weights.meteor, MeteorReward(references, vocabulary)
-    if weights.objects and boxes is not None:
-        yield weights.objects, ObjectReward(references, vocabulary, boxes.categories, boxes.labels)
+    if weights.uses_boxes and boxes is not None:
+        invented = weights.objects if weights.invented is None else weights.invented
+        of_objects = {"present": weights.objects, "invented": invented}
+        yield 1.0, ObjectReward(references, vocabulary, boxes.categories, boxes.labels, **of_objects)
     if weights.repeats:
         yield weights.repeats, RepetitionReward(vocabulary)
 

@@ -230,10 +230,10 @@ def _box_targets(config: Config, train_set: CaptionSet, corpus: Corpus, vocabula
         return None
     for number, file in enumerate(config.data.boxes):
         train_set = with_boxes(train_set, config.path(file), setting=f"data.boxes.{number}")
-    if config.training.scst and config.training.scst.reward.objects and any(item.phrases for item in train_set):
+    if config.training.scst and config.training.scst.reward.uses_boxes and any(item.phrases for item in train_set):
         raise UsageError(
             "training.scst.reward.objects needs all objects of a photo, but data.boxes has phrases, which name only "
-            "what their captions mention; set training.scst.reward.objects=0"
+            "what their captions mention; set training.scst.reward.objects and training.scst.reward.invented to 0"
         )
     return BoxTargets.of(train_set, corpus, vocabulary)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from captioner.model.efficientnet_lite import ConvNorm
-from captioner.model.fast_cpu import convolve, dropout, sample_categorical
+from captioner.model.fast_cpu import attend, convolve, dropout, sample_categorical
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
@@ -114,3 +115,19 @@ def test_strided_depthwise_convolutions_pass_on_gradients_of_float32(trained: bo
 def test_convolutions_without_autocast_equal_torchs() -> None:
     x, weight = torch.randn(2, 6, 7, 7), torch.randn(6, 1, 3, 3, requires_grad=True)
     assert torch.equal(convolve(x, weight, (2, 2), (1, 1), 6), nn.functional.conv2d(x, weight, None, 2, 1, 1, 6))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_and_its_gradients_are_those_of_torch(causal: bool) -> None:
+    generator = torch.Generator().manual_seed(3)
+    q, k, v, weights = (torch.randn(2, 3, 7, 8, generator=generator, dtype=torch.float64) for _ in range(4))
+    results = []
+    for function in (
+        lambda q, k, v: attend(q, k, v, causal=causal),
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
+    ):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        y = function(*leaves)
+        results.append((y.detach(), *torch.autograd.grad((y * weights).sum(), leaves)))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs)
