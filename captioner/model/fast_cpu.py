@@ -15,8 +15,8 @@ def convolve(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[
     """F.conv2d, faster in bfloat16 on a CPU.
 
     There, 1x1 convolutions are computed as matrix products, in half the time that float32 takes. Depthwise convolutions
-    compute the gradient of their weight in float32, in a quarter of the time that bfloat16 takes. With a stride, they
-    also compute the gradient of their input in float32, in a twentieth of the time.
+    compute the gradient of their weight in float32, in a quarter of the time that bfloat16 takes, and the gradient of
+    their input by a convolution, which takes a tenth of the time of oneDNN's own gradient with a stride.
     """
     if weight.device.type != "cpu" or product_type(weight) != torch.bfloat16:
         return F.conv2d(x, weight, None, stride, padding, 1, groups)
@@ -41,16 +41,26 @@ class _Depthwise(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         stride, padding = ctx.geometry
-        geometry: Any = (None, stride, padding, (1, 1), False, (0, 0), len(weight))
-        convolution_backward = torch.ops.aten.convolution_backward
         dx = dw = None
         if ctx.needs_input_grad[0]:
-            dtype = x.dtype if stride == (1, 1) else torch.float32
-            tensors = (tensor.to(dtype) for tensor in (dy, x, weight))
-            dx = convolution_backward(*tensors, *geometry, (True, False, False))[0].to(x.dtype)
+            dx = _input_gradient(dy.to(x.dtype), x, weight, stride, padding)
         if ctx.needs_input_grad[1]:
-            dw = convolution_backward(dy.float(), x.float(), weight, *geometry, (False, True, False))[1]
+            geometry: Any = (None, stride, padding, (1, 1), False, (0, 0), len(weight))
+            backward = torch.ops.aten.convolution_backward
+            dw = backward(dy.float(), x.float(), weight, *geometry, (False, True, False))[1]
         return dx, dw, None, None
+
+
+def _input_gradient(dy: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[int, int]) -> Tensor:
+    """The gradient of x: dy with zeros between its values, convolved with the mirrored filters."""
+    rows, cols = (
+        size + 2 * pad - kernel + 1 for size, pad, kernel in zip(x.shape[2:], padding, weight.shape[2:], strict=True)
+    )
+    layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+    spread = torch.zeros((*dy.shape[:2], rows, cols), dtype=dy.dtype).contiguous(memory_format=layout)
+    spread[..., :: stride[0], :: stride[1]] = dy
+    pads = [kernel - 1 - pad for kernel, pad in zip(weight.shape[2:], padding, strict=True)]
+    return F.conv2d(spread, weight.to(dy.dtype).flip(2, 3), None, 1, pads, 1, len(weight))
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:

@@ -51,9 +51,7 @@ class _LogLikelihood(torch.autograd.Function):
             log_p = x.gather(1, targets[rows].unsqueeze(1)).squeeze(1) - log_sum
             log_sums.append(log_sum)
             log_ps.append(log_p)
-            smoothed.append(
-                log_p if uniform is None else (1 - smoothing) * log_p + smoothing * (uniform - log_sum)
-            )
+            smoothed.append(log_p if uniform is None else (1 - smoothing) * log_p + smoothing * (uniform - log_sum))
         log_p = torch.cat(log_ps)
         ctx.save_for_backward(logits, targets, torch.cat(log_sums))
         ctx.mark_non_differentiable(log_p)
