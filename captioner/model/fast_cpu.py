@@ -22,7 +22,7 @@ def convolve(x: Tensor, weight: Tensor, stride: tuple[int, ...], padding: tuple[
         return F.conv2d(x, weight, None, stride, padding, 1, groups)
     if weight.shape[2:] == (1, 1) and groups == 1 and stride == (1, 1) and padding == (0, 0):
         return F.linear(x.permute(0, 2, 3, 1), weight.flatten(1)).permute(0, 3, 1, 2)
-    if groups == len(weight) and (weight.requires_grad or stride != (1, 1)):
+    if groups == len(weight) and weight.shape[1] == 1 and (weight.requires_grad or stride != (1, 1)):
         y: Tensor = _Depthwise.apply(x.bfloat16(), weight, stride, padding)  # type: ignore[no-untyped-call]
         return y
     return F.conv2d(x, weight, None, stride, padding, 1, groups)
@@ -57,8 +57,10 @@ def _input_gradient(dy: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, ..
         size + 2 * pad - kernel + 1 for size, pad, kernel in zip(x.shape[2:], padding, weight.shape[2:], strict=True)
     )
     layout = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
-    spread = torch.zeros((*dy.shape[:2], rows, cols), dtype=dy.dtype).contiguous(memory_format=layout)
-    spread[..., :: stride[0], :: stride[1]] = dy
+    spread = dy
+    if max(stride) > 1:
+        spread = torch.empty((*dy.shape[:2], rows, cols), dtype=dy.dtype, memory_format=layout).zero_()
+        spread[..., :: stride[0], :: stride[1]] = dy
     pads = [kernel - 1 - pad for kernel, pad in zip(weight.shape[2:], padding, strict=True)]
     return F.conv2d(spread, weight.to(dy.dtype).flip(2, 3), None, 1, pads, 1, len(weight))
 
@@ -66,7 +68,7 @@ def _input_gradient(dy: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, ..
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
     """F.scaled_dot_product_attention. With gradients on a CPU, plain products take a sixth of its time for our sizes.
 
-    It computes in blocks, which save memory, but our maps of some hundred cells and words are small.
+    torch's function computes in blocks, which save memory, but our maps of some hundred cells and words are small.
     """
     if q.device.type != "cpu" or not (torch.is_grad_enabled() and q.requires_grad):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -74,7 +76,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
-    return F.softmax(scores, -1).to(v.dtype) @ v
+    return F.softmax(scores, -1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype) @ v
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
