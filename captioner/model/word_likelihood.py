@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _ROWS = 64  # per block on a CPU: 64 rows of 10,000 words are 2.5 MB
 
@@ -58,6 +59,7 @@ class _LogLikelihood(torch.autograd.Function):
         return torch.cat(smoothed) if smoothing else log_p.clone(), log_p
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None, None, None]:
         logits, targets, log_sums = ctx.saved_tensors
         smoothing, temperature, excluded = ctx.settings
@@ -65,8 +67,7 @@ class _LogLikelihood(torch.autograd.Function):
         uniform = grad * (smoothing / (logits.shape[1] - len(excluded)))
         result = torch.empty_like(logits)
         for rows, x in _blocks(logits, temperature):
-            p = x.sub_(log_sums[rows].unsqueeze(1)).exp_()
-            dx = p.mul_(-grad[rows].unsqueeze(1))
+            dx = x.sub_(log_sums[rows].unsqueeze(1)).exp_().mul_(-grad[rows].unsqueeze(1))
             if smoothing:
                 dx += uniform[rows].unsqueeze(1)
             dx.scatter_add_(1, targets[rows].unsqueeze(1), (1 - smoothing) * grad[rows].unsqueeze(1))

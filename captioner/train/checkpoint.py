@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file with everything needed to resume bit for bit, replaced atomically.
 
-Tensors: `network.*`, `cell_head.*`, `average.*` (EMA), `optimizer.*`, `rng.*`. The rest (TrainingState) is JSON in the
+Tensors: `network.*`, `cell_head.*`, `average.*` (EMA), `optimizer.*`, `rng.*`, and `rng1.*` and so on of the processes
+after the main one. The rest (TrainingState) is JSON in the
 file's header.
 """
 
@@ -108,6 +109,11 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
                 "that select them (training.tune, encoder, model)"
             )
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def rng_prefix(rank: int) -> str:
+    """The prefix of the states of a process's random generators."""
+    return f"rng{rank}" if rank else "rng"
 
 
 def rng_tensors(device: torch.device) -> dict[str, Tensor]:

@@ -294,7 +294,8 @@ class Config(Settings):
         uses = {
             "training.grounding": training.grounding is not None,
             "training.cell_categories": training.cell_categories is not None,
-            "training.scst.reward.objects": training.scst is not None and training.scst.reward.uses_boxes,
+            "training.scst.reward.objects": training.scst is not None and training.scst.reward.objects > 0,
+            "training.scst.reward.invented": training.scst is not None and bool(training.scst.reward.invented),
         }
         return [name for name, used in uses.items() if used]
 

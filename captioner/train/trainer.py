@@ -100,9 +100,9 @@ class Trainer:
             if not resume:
                 self.vocabulary.save(self.run_folder.vocabulary)
         if not resume:
+            if world.rank:  # the same weights in all processes, but different dropout
+                torch.manual_seed(_seed(config.seed, world.rank))
             self._save()
-        if world.rank:  # the same weights in all processes, but different dropout
-            torch.manual_seed(_seed(config.seed, self.state.step, world.rank))
         self.logger = Logger(self.run_folder, self.state.step, validated=self.state.position == 0, writes=world.is_main)
 
     # --- the training loop ---------------------------------------------------------------------------
@@ -286,13 +286,15 @@ class Trainer:
                 self.logger.info(f"warning: {sentence}")
 
     def _save(self) -> None:
+        rng = self.world.gather(checkpoint.rng_tensors(self.world.device))
         if self.world.is_main:
             saved = checkpoint.prefixed("network", self.network.state_dict())
             if self.setup.cell_head is not None:
                 saved |= checkpoint.prefixed("cell_head", self.setup.cell_head.state_dict())
             saved |= checkpoint.prefixed("average", self.ema.tensors)
             saved |= checkpoint.prefixed("optimizer", checkpoint.optimizer_tensors(self.optimizer))
-            saved |= checkpoint.prefixed("rng", checkpoint.rng_tensors(self.world.device))
+            for rank, states in enumerate(rng):
+                saved |= checkpoint.prefixed(checkpoint.rng_prefix(rank), states)
             checkpoint.write(
                 self.run_folder.checkpoint, saved, asdict(self.state) | {"scaler": self.scaler.state_dict()}
             )
@@ -312,7 +314,11 @@ class Trainer:
     def _restore_parts(self, saved: dict[str, Tensor], state: dict[str, Any]) -> TrainingState:
         checkpoint.restore_optimizer(self.optimizer, checkpoint.part(saved, "optimizer"))
         self.ema.restore(checkpoint.part(saved, "average"))
-        checkpoint.restore_rng(self.world.device, checkpoint.part(saved, "rng"))
+        rng = checkpoint.part(saved, checkpoint.rng_prefix(self.world.rank))
+        if rng or self.world.is_main:
+            checkpoint.restore_rng(self.world.device, rng)
+        else:  # the checkpoint was written by fewer processes
+            torch.manual_seed(_seed(self.config.seed, int(state["step"]), self.world.rank))
         self.scaler.load_state_dict(state.pop("scaler"))
         return TrainingState(**state)
 

@@ -125,8 +125,10 @@ def test_objects_in_the_boxes_pay_and_objects_that_are_not_there_cost() -> None:
     ]
     found = reward([vocabulary.encode(text) for text, _, _ in captions], [image for _, image, _ in captions])
     assert found.tolist() == [value for _, _, value in captions]
-    reward.present, reward.invented = 0.25, 2.0
-    assert reward([vocabulary.encode("a cat and a dog near a car")], [0]).tolist() == [0.25 - 2 * 2.0]
+    weighted = ObjectReward(
+        references, vocabulary, lambda image: boxed[image], reward.labels, present=0.25, invented=2.0
+    )
+    assert weighted([vocabulary.encode("a cat and a dog near a car")], [0]).tolist() == [0.25 - 2 * 2.0]
 
 
 def test_every_repeated_noun_costs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -49,7 +51,23 @@ def test_logits_in_half_precision_are_summed_in_float32():
     assert log_p.dtype == torch.float32
     torch.testing.assert_close(log_p, by_log_softmax(logits.float(), targets, 0.0, 1.0, [])[1])
     log_p.sum().backward()
-    assert logits.grad is not None and logits.grad.dtype == torch.bfloat16
+    exact = logits.detach().float().requires_grad_()
+    F.log_softmax(exact, -1).gather(1, targets.unsqueeze(1)).sum().backward()
+    assert logits.grad is not None and exact.grad is not None
+    torch.testing.assert_close(logits.grad, exact.grad.bfloat16())
+
+
+def test_an_excluded_word_has_no_probability_and_no_gradient():
+    logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    targets = torch.tensor([2, 4, 2])
+    log_p, _ = log_likelihood(logits, targets, excluded=[0, 2])
+    assert log_p[[0, 2]].tolist() == [-math.inf] * 2
+    log_p.sum().backward()
+    leaf = logits.detach().requires_grad_()
+    allowed = torch.ones(6, dtype=torch.bool).index_fill(0, torch.tensor([0, 2]), False)
+    F.log_softmax(leaf.where(allowed, -torch.inf), -1).gather(1, targets.unsqueeze(1)).sum().backward()
+    assert logits.grad is not None and not logits.grad[:, [0, 2]].any()
+    torch.testing.assert_close(logits.grad, leaf.grad)
 
 
 def test_the_likelihood_without_smoothing_has_no_gradient():

@@ -79,6 +79,7 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     boxes |= {"sizes": {"small": {"nouns": 1, "pointing": figure}, "large": {"nouns": 1234, "pointing": figure}}}
     boxes |= {"labels": {"cat": {"nouns": 9, "pointing": 0.512}}}
     evaluation = json.loads((folder / "evaluation.json").read_text()) | {"boxes": boxes}
+    evaluation["notes"] = ["images 1,001 to 4,385 of 4,385 (--offset, --limit)"]
     (folder / "boxes.json").write_text(json.dumps(evaluation))
 
     inputs = ["--evaluation", folder / "boxes.json", "--evidence", folder / "evidence.json", "--only-objects"]
@@ -87,6 +88,7 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     before = (ROOT / "weights" / "hard" / "README.md").read_text(encoding="utf-8")
     assert "| pointing game, small objects (1 noun) | 51.2 % (40.0 to 60.0) | 25.0 % | - |" in done.stdout
     assert "| pointing game, large objects (1,234 nouns) | 51.2 %" in done.stdout
+    assert "--split val --offset 1000 \\\n" in done.stdout
     assert "cat 51 % of 9" in done.stdout and "(`--randomised`, 2 images)" in done.stdout
     title = "## Attention and objects\n"
     assert done.stdout.split(title)[0] == before.split(title)[0]

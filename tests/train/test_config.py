@@ -99,7 +99,7 @@ def test_set_can_open_a_section_that_is_null(tmp_path: Path) -> None:
         ),
         (
             "training.scst={start_epoch: 0, reward: bleu}",
-            "needs settings below it (cider, bleu, meteor, objects, repeats), got 'bleu'",
+            "needs settings below it (cider, bleu, meteor, objects, invented, repeats), got 'bleu'",
         ),
         ("training.scst={start_epoch: 0, reward: {bleu: .inf}}", "reward.bleu: input should be a finite number"),
         ("training.scst.samples=3", "training.scst.start_epoch is missing"),

@@ -204,6 +204,25 @@ def test_objects_and_repeats_are_part_of_the_reward(shapes: Path) -> None:
     assert totals[0.0].all()
 
 
+@pytest.mark.parametrize(("invented", "cost"), [(None, 5.0), (0.0, 0.0), (2.0, 2.0)])
+def test_an_invented_object_costs_its_own_weight_or_that_of_objects(
+    invented: float | None, cost: float, shapes: Path
+) -> None:
+    totals = []
+    for reward in ({}, {"objects": 5.0, "invented": invented}):
+        config = tiny_run.config(
+            shapes, **BOXES, training__grounding={}, training__scst={"start_epoch": 0, "reward": reward}
+        )
+        setup = prepare(config, World(0, 1, torch.device("cpu")))
+        assert config.training.scst is not None and setup.box_targets is not None
+        stage = SelfCritical(
+            config.training.scst, setup.network.decoder, setup.vocabulary, setup.corpus, setup.box_targets
+        )
+        absent = sorted(set(setup.box_targets.labels) - set(setup.box_targets.categories(0)))[0]
+        totals.append(stage._rewards([[setup.vocabulary.encode(f"a {absent}")]], np.array([0])).item())
+    assert totals[0] - totals[1] == pytest.approx(cost)
+
+
 def test_boxes_of_other_categories_are_refused_when_a_run_is_resumed(shapes: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     config = tiny_run.write_config(
