@@ -177,7 +177,7 @@ def test_both_also_train_in_the_self_critical_stage(shapes: Path, tmp_path: Path
         ("grounding", {"training__grounding": {}}),
         ("cell_categories", {"training__cell_categories": {}}),
         ("scst.reward.objects", {"training__scst": {"start_epoch": 0, "reward": {"objects": 0.1}}}),
-        ("scst.reward.objects", {"training__scst": {"start_epoch": 0, "reward": {"invented": 0.1}}}),
+        ("scst.reward.invented", {"training__scst": {"start_epoch": 0, "reward": {"invented": 0.1}}}),
     ],
 )
 def test_settings_that_need_boxes_say_so(name: str, settings: dict[str, Any], shapes: Path) -> None:
