@@ -116,7 +116,7 @@ def load_meteor() -> None:
 def _weighted_scores(
     weights: RewardSettings, references: Captions, vocabulary: Vocabulary, boxes: BoxTargets | None
 ) -> Iterator[tuple[float, Score]]:
-    """The scores with a weight above 0, and their weights."""
+    """The scores that count, and their weights. That of objects has two weights of its own."""
     if weights.cider:
         yield weights.cider, CiderReward(references, end=vocabulary.end)
     if weights.bleu:
@@ -125,8 +125,12 @@ def _weighted_scores(
         yield weights.meteor, MeteorReward(references, vocabulary)
     if weights.uses_boxes and boxes is not None:
         invented = weights.objects if weights.invented is None else weights.invented
-        of_objects = {"present": weights.objects, "invented": invented}
-        yield 1.0, ObjectReward(references, vocabulary, boxes.categories, boxes.labels, **of_objects)
+        yield (
+            1.0,
+            ObjectReward(
+                references, vocabulary, boxes.categories, boxes.labels, present=weights.objects, invented=invented
+            ),
+        )
     if weights.repeats:
         yield weights.repeats, RepetitionReward(vocabulary)
 
