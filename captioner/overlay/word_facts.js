@@ -4,7 +4,7 @@ import { element } from "./stage.js";
 
 const HABIT = 0.5; // a content word that keeps this share of its probability without the picture is marked
 
-const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
+const percent = (share) => `${share < 0.0095 ? +(100 * share).toFixed(1) : Math.round(100 * share)}\u00a0%`;
 const probability = (p) => (p >= 0.9995 ? "1.00" : p >= 0.01 ? p.toFixed(2) : p >= 0.0005 ? p.toFixed(3) : "< 0.001");
 
 // The share of the word's probability that is left when the picture is blurred away.

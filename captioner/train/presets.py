@@ -159,6 +159,7 @@ def _fine_tuning(model: Path, captions: int) -> dict[str, Any]:
             "images": 8 if few else 32,
             "optimizer": {"learning_rate": 0.0002, "weight_decay": 0.01, "clip": 5.0},
             "label_smoothing": 0.1,
+            "doubly_stochastic": 0.0,  # it would spread the sparse maps of default again
             "ema": 0.99,
             # The tail has millions of weights: a few hundred captions would only make it remember the pictures.
             "tune": {"start_epoch": 1000 if few else 1, "learning_rate": 0.1, "depthwise": False},
