@@ -36,7 +36,8 @@ def write_captioned_pictures(folder: Path, sizes: Sizes) -> None:
         images = [image for image in content["images"] if image["file_name"] in names]
         (folder / "images").symlink_to(source)
     else:
-        write_shapes(folder, sizes.pictures + 20, size=sizes.picture_size, overwrite=True)
+        # A fifth of the drawn pictures is not in the training split, which is divided below.
+        write_shapes(folder, sizes.pictures * 5 // 4 + 20, size=sizes.picture_size, overwrite=True)
         content = json.loads((folder / "captions_train.json").read_text(encoding="utf-8"))
         images = content["images"]
     captions_of: dict[int, list[Any]] = {}
