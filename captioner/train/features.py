@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -125,7 +126,9 @@ class Shard:
         self.file: BufferedReader | None = None
         with self._damage_explained():
             self.keys = _read_listing(listing)[0]
-            mapped: NDArray[np.float16] = np.lib.format.open_memmap(self.path, mode="r")
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # numpy reads some damaged headers with a warning
+                mapped: NDArray[np.float16] = np.lib.format.open_memmap(self.path, mode="r")
             if mapped.shape != (len(self.keys), *row) or mapped.dtype != np.float16 or not mapped.flags.c_contiguous:
                 raise ValueError(f"{mapped.dtype} {mapped.shape}, expected float16 {(len(self.keys), *row)}")
             assert isinstance(mapped, np.memmap)

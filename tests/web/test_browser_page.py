@@ -100,7 +100,7 @@ def test_the_default_model_captions_examples_as_python_does_also_without_a_netwo
             "Model default" in about and "WebAssembly SIMD" in about and "threads" in about
         )  # the host sends no headers
         for photo in photos:
-            expected = captioner(photo, n_best=5)
+            expected = captioner(photo, n_best=captioner.defaults.beam)
             choose(browser, photo)
             wait(browser, lambda page, expected=expected: sentence(page) == expected.text, 60)
             assert text_of(browser, "#status") == expected.sentence
