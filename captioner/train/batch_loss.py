@@ -26,7 +26,7 @@ from captioner.train.corpus import Batch, padded_arrays
 from captioner.train.distributed import World
 from captioner.train.grounding_loss import grounding_loss
 from captioner.train.loss_settings import GroundingSettings
-from captioner.train.schedule import annealed
+from captioner.train.schedule import annealed, grounding_weight
 from captioner.train.self_critical import SelfCritical
 from captioner.train.setup import TrainingSetup
 
@@ -68,7 +68,12 @@ class BatchLoss:
         self.setup, self.settings, self.state, self.world, self.generator = setup, settings, state, world, generator
         self.network = setup.network
         self.self_critical: SelfCritical | None = None  # set when its stage begins
-        self.progress = 0.0  # of the run, 0 to 1; set by the trainer before each batch
+        self.epochs_done = 0.0  # with the part of this epoch; set by the trainer before each batch
+
+    @property
+    def progress(self) -> float:
+        """Of the run, 0 to 1."""
+        return self.epochs_done / self.settings.epochs
 
     def begin_epoch(self) -> None:
         s = self.settings
@@ -77,12 +82,14 @@ class BatchLoss:
                 s.scst, self.network.decoder, self.setup.vocabulary, self.setup.corpus, self.setup.box_targets
             )
         # New in each epoch: DistributedDataParallel reads only once which parameters are trained.
-        self.forward_pass: nn.Module = ForwardPass(self.network, self.setup.cell_head)
+        # The auxiliary head is there for the encoder only.
+        cell_head = None if s.tune.has_ended(self.state.epoch) else self.setup.cell_head
+        self.forward_pass: nn.Module = ForwardPass(self.network, cell_head)
         if s.compile:
             self.forward_pass = torch.compile(self.forward_pass, dynamic=True)  # type: ignore[assignment]
         if self.world.size > 1:
-            # No buffer of the network ever changes.
-            self.forward_pass = DistributedDataParallel(self.forward_pass, broadcast_buffers=False)
+            self.forward_pass = DistributedDataParallel(self.forward_pass)
+            self.forward_pass.broadcast_buffers = False  # none of the network ever changes
 
     def __call__(self, batch: Batch, grids: Tensor, boxes: BatchBoxes | None) -> Tensor:
         """The loss of a batch, from the grids of its images and their boxes, if boxes train anything."""
@@ -169,7 +176,7 @@ class BatchLoss:
         """The weighted loss of grounded attention, for captions whose words name these groups of boxes."""
         loss, words = grounding_loss(forced, groups, boxes, settings.kind)
         self.state.add(grounding=float(loss.detach()), grounded_words=words)
-        return annealed(settings.weight, settings.final_weight, self.progress) * loss / len(groups)
+        return grounding_weight(settings, self.epochs_done, self.settings.epochs) * loss / len(groups)
 
     def _cell_categories(self, logits: Tensor | None, boxes: BatchBoxes | None) -> Tensor | float:
         """The weighted loss of the auxiliary head, if there is one."""

@@ -117,6 +117,12 @@ class TuneSettings(Settings):
     """Fine-tuning of the encoder's tail."""
 
     start_epoch: int = Field(0, ge=0, description="First epoch in which the tail is trained. Epochs count from 0.")
+    end_epoch: int | None = Field(
+        None,
+        ge=0,
+        description="First epoch in which nothing of the encoder is trained, neither tail nor pyramid: it keeps its "
+        "averaged weights, and steps are faster. If absent, it is trained to the end.",
+    )
     learning_rate: float = Field(0.2, gt=0, description="Learning rate of the tail, as a multiple of the decoder's.")
     from_stage: str | None = Field(
         None, description="First stage that is trained. If absent, the whole tail is trained."
@@ -125,6 +131,10 @@ class TuneSettings(Settings):
         True,
         description="Train depthwise convolutions too. They have few weights, but take 3 to 11 % of a step on a CPU.",
     )
+
+    def has_ended(self, epoch: int) -> bool:
+        """Whether the encoder is no longer trained."""
+        return self.end_epoch is not None and epoch >= self.end_epoch
 
 
 class ValidationSettings(Settings):

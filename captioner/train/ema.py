@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -36,6 +36,11 @@ class EMA:
         """The averages of a checkpoint. If it has none, the average starts from the weights."""
         for name in self.tensors:
             self.tensors[name].copy_(tensors.get(name, self.parameters[name].detach()))
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """These weights become their averages."""
+        for name in self.tensors.keys() & set(names):
+            self.parameters[name].data.copy_(self.tensors[name])
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

@@ -70,6 +70,9 @@ class GroundingSettings(Settings):
         ge=0,
         description="Weight at the end of training; in between it changes linearly. If absent, the weight is constant.",
     )
+    final_epoch: int | None = Field(
+        None, ge=1, description="Epochs after which `final_weight` is reached, and kept. If absent, all of the run."
+    )
     kind: Literal["mass", "spread"] = Field(
         "mass",
         description="`mass`: the share of the attention inside the boxes. `spread`: the cross-entropy with a map that "

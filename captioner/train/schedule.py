@@ -6,6 +6,7 @@ import math
 
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import ScheduleSettings, TrainingSettings
+from captioner.train.loss_settings import GroundingSettings
 
 SELF_CRITICAL_WARMUP = 100  # steps
 
@@ -28,6 +29,12 @@ def cross_entropy_epochs(settings: TrainingSettings) -> int:
 def annealed(first: float, last: float | None, progress: float) -> float:
     """A weight that changes linearly with the progress of the run, 0 to 1; constant without a last value."""
     return first if last is None else first + (last - first) * progress
+
+
+def grounding_weight(settings: GroundingSettings, epochs_done: float, epochs: int) -> float:
+    """The weight of the loss of grounded attention after so many epochs of a run."""
+    progress = min(1.0, epochs_done / (settings.final_epoch or epochs))
+    return annealed(settings.weight, settings.final_weight, progress)
 
 
 def factor(settings: ScheduleSettings, step: int, steps: int, plateaus: int = 0) -> float:

@@ -132,7 +132,7 @@ class Trainer:
                 with timer.step(batch.captions.size):
                     self.generator.manual_seed(_seed(self.config.seed, state.epoch, state.position, self.world.rank))
                     self._set_learning_rate(len(batches))
-                    self.batch_loss.progress = (state.epoch + state.position / len(batches)) / s.epochs
+                    self.batch_loss.epochs_done = state.epoch + state.position / len(batches)
                     updates = (state.position + 1) % s.accumulate == 0 or state.position + 1 == len(batches)
                     with self.batch_loss.gradient_sync(updates):
                         loss = self.batch_loss(batch, grids, boxes)
@@ -169,9 +169,15 @@ class Trainer:
         return patience is not None and self.state.waiting >= patience
 
     def _begin_epoch(self) -> None:
-        """The encoder's tail is trained from its epoch on, and the self-critical stage begins at its epoch."""
+        """The parts of training that begin or end with an epoch."""
+        tune, epoch = self.settings.tune, self.state.epoch
         for parameter in self.setup.tail:
-            parameter.requires_grad_(self.state.epoch >= self.settings.tune.start_epoch)
+            parameter.requires_grad_(epoch >= tune.start_epoch)
+        if tune.has_ended(epoch):
+            of_encoder = [name for name in self.setup.trainable if name.startswith("encoder.")]
+            self.ema.adopt(of_encoder)
+            for name in of_encoder:
+                self.setup.trainable[name].requires_grad_(False)
         self.batch_loss.begin_epoch()
 
     def _plan_epoch(self) -> list[Batch]:

@@ -56,6 +56,14 @@ KINDS: dict[str, dict[str, Any]] = {
         "training__ema": 0.9,
         "features__flip": True,
     },
+    "encoder that ends": {
+        "encoder__annotations": ["stage4"],
+        "encoder__tail": "stage3",
+        "encoder__pyramid": {"size": 12, "blocks": 1},
+        "model__annotation_size": None,
+        "training__tune": {"end_epoch": 1},
+        "training__ema": 0.9,
+    },
     "self-critical": {"training__scst": {"start_epoch": 1, "samples": 2, "learning_rate": 0.001}},
     "boxes": {
         "data__boxes": ["instances_train.json"],

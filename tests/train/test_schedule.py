@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from captioner.train.config import ScheduleSettings, TrainingSettings, sized
-from captioner.train.schedule import annealed, factor, self_critical_rate, warmup_steps
+from captioner.train.loss_settings import GroundingSettings
+from captioner.train.schedule import annealed, factor, grounding_weight, self_critical_rate, warmup_steps
 from tests.train import tiny_run
 
 
@@ -41,6 +42,14 @@ def test_the_self_critical_stage_has_its_own_rate_after_a_short_warm_up() -> Non
 def test_a_weight_is_constant_or_changes_linearly_until_the_end() -> None:
     assert [annealed(0.3, None, progress) for progress in (0.0, 0.5, 1.0)] == [0.3, 0.3, 0.3]
     assert [annealed(1.0, 0.2, progress) for progress in (0.0, 0.25, 1.0)] == pytest.approx([1.0, 0.8, 0.2])
+
+
+def test_the_weight_of_grounding_may_reach_its_last_value_before_the_run_ends() -> None:
+    whole = GroundingSettings(weight=0.3, final_weight=0.1)
+    half = GroundingSettings(weight=0.3, final_weight=0.1, final_epoch=2)
+    course = (0.0, 1.0, 2.0, 3.5, 4.0)
+    assert [grounding_weight(whole, done, 4) for done in course] == pytest.approx([0.3, 0.25, 0.2, 0.125, 0.1])
+    assert [grounding_weight(half, done, 4) for done in course] == pytest.approx([0.3, 0.2, 0.1, 0.1, 0.1])
 
 
 def test_a_warm_up_below_1_is_a_share_of_the_run() -> None:

@@ -24,7 +24,7 @@ from captioner.train.start import start
 from captioner.workarounds import half_precision
 from captioner.workarounds.half_precision import works_on_cpu
 from tests.train import tiny_run
-from tests.train.short_runs import ALONE, NO_DROPOUT, run, training
+from tests.train.short_runs import ALONE, NO_DROPOUT, STEADY, run, training
 
 
 def test_loss_settings_reach_the_loss(shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +164,35 @@ def test_the_pyramid_is_trained_at_the_full_rate_from_the_first_epoch_on(shapes:
     assert {id(p) for p in setup.network.encoder.pyramid.parameters()} <= in_full
     assert in_tail == {id(p) for p in setup.network.encoder.stages.parameters() if p.requires_grad}
     assert in_full | in_tail == {id(p) for p in setup.trainable.values()}
+
+
+def test_the_encoder_keeps_its_averaged_weights_from_the_end_of_its_training_on(shapes: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {
+        **STEADY,
+        "data__boxes": ["instances_train.json"],
+        "encoder__tail": "stage3",
+        "encoder__annotations": ["stage4"],
+        "encoder__pyramid": {"size": 12, "blocks": 1},
+        "training__ema": 0.5,
+        "training__cell_categories": {},
+        "training__epochs": 2,
+    }
+    run(shapes, tmp_path / "whole", **how, training__tune={"end_epoch": 2})
+    whole, _ = checkpoint.read(RunFolder(tmp_path / "whole").checkpoint)
+    run(shapes, tmp_path / "first", **(how | {"training__epochs": 1}))
+    first, _ = checkpoint.read(RunFolder(tmp_path / "first").checkpoint)
+    weights, rows = run(shapes, tmp_path / "ended", **how, training__tune={"end_epoch": 1})
+    ended, _ = checkpoint.read(RunFolder(tmp_path / "ended").checkpoint)
+    of_encoder = [name.removeprefix("average.") for name in ended if name.startswith("average.encoder.")]
+    assert {name.split(".")[1] for name in of_encoder} == {"stages", "pyramid"}
+    for name in of_encoder:
+        assert torch.equal(ended[f"average.{name}"], first[f"average.{name}"]), name
+        assert torch.equal(weights[name], first[f"average.{name}"]), name
+    moved = {name for name in of_encoder if not torch.equal(whole[f"average.{name}"], first[f"average.{name}"])}
+    assert {name.split(".")[1] for name in moved} == {"stages", "pyramid"}
+    decoder = "average.decoder.embedding.weight"
+    assert not torch.equal(ended[decoder], first[decoder])
+    assert ["cell_categories" in row for row in training(rows)] == [True, False]
 
 
 def test_an_unknown_stage_to_fine_tune_from_is_named(shapes: Path) -> None:
