@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from captioner.data.caption_set import Box, CaptionSet, Item, Phrase
+from captioner.data.caption_set import Box, CaptionSet, Item, Phrase, split_of_file
 from captioner.data.formats.coco import load_coco
+from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import missing
 from captioner.errors import CaptionerError
+from captioner.files import zip_paths
 from captioner.images.decoding import inspect
 from captioner.images.frame import upright_box
 
@@ -56,6 +58,22 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
             "neither by file name nor by COCO id"
         )
     return dataclasses.replace(captions, items=tuple(items))
+
+
+def boxed_images(instances: Path, images: Path, *, images_setting: str | None = None) -> CaptionSet:
+    """The images that an instances file, or those of a folder, list and that are there, without captions and boxes.
+
+    Files whose names say val or test are left out: what they list must not be trained on by accident.
+    """
+    items = []
+    for file in _files(instances):
+        if split_of_file(file) in {"val", "test"}:
+            continue
+        names = [str(record["file_name"]) for record in load_coco(file).dataset["images"]]
+        folder = find_image_folder(file, images, (), images_setting)
+        paths = [folder.find(name) for name in names]
+        items += [Item(str(path), path, (), "train") for path in paths if zip_paths.is_file(path)]
+    return CaptionSet(instances.name, tuple(items))
 
 
 def _files(instances: Path) -> list[Path]:

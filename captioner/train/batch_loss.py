@@ -47,11 +47,15 @@ class ForwardPass(nn.Module):
         annotations: Tensor | None = None,  # of the grids, if they are known already
         **options: Any,
     ) -> tuple[TeacherForced, Tensor | None]:
-        """The pass over the captions, and the logits of the categories of every cell."""
+        """The pass over the captions, and the logits of the categories of every cell.
+
+        Images without captions come last.
+        """
         if annotations is None:
             annotations = self.network.annotations(grids)
         cell_logits = None if self.cell_head is None else self.cell_head(annotations)
-        return self.network.decoder(annotations, inputs, targets, lengths, **options), cell_logits
+        captioned = annotations[: len(inputs)]
+        return self.network.decoder(captioned, inputs, targets, lengths, **options), cell_logits
 
 
 class BatchLoss:
@@ -155,7 +159,8 @@ class BatchLoss:
         sampled = self._sampled_rows((len(batch.images), stage.settings.samples))
         with self._autocast():
             annotations = self.network.annotations(grids)
-            samples = stage.sample(annotations.detach(), batch.images, sampled, self.generator)
+            captioned = annotations[: len(batch.images)].detach()
+            samples = stage.sample(captioned, batch.images, sampled, self.generator)
         self.network.train(stage.settings.dropout)
         forced, cell_logits = self._forward(
             grids, samples.words, annotations=annotations, sampled=samples.sampled, cells=samples.cells

@@ -64,7 +64,7 @@ class BoxTargets:
 
     @classmethod
     def of(cls, data: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets:
-        """From a set with boxes and its captions as numbers."""
+        """From a set with boxes and its captions as numbers. Images after those of the corpus have no captions."""
         labels = tuple(sorted({box.label for item in data for box in item.boxes}))
         if not labels:
             raise CaptionerError(f"{data.name}: no image has a box")
@@ -81,7 +81,7 @@ class BoxTargets:
                     for label in dict.fromkeys(box.label for box in item.boxes)
                 }
                 phrases = _spans(item.phrases, frame, groups, vocabulary)
-                for caption in range(corpus.image_starts[image], corpus.image_starts[image + 1]):
+                for caption in corpus.numbers_of(image) if image < len(corpus) else ():
                     start, end = corpus.caption_starts[caption : caption + 2]
                     words = [vocabulary.words[number] for number in corpus.words[start:end]]
                     spans = next((spans for key, spans in phrases.items() if list(key[: len(words)]) == words), None)

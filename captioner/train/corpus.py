@@ -48,8 +48,12 @@ class Corpus:
     def caption(self, number: int) -> NDArray[np.int32]:
         return self.words[self.caption_starts[number] : self.caption_starts[number + 1]]
 
+    def numbers_of(self, image: int) -> range:
+        """The numbers of an image's captions."""
+        return range(self.image_starts[image], self.image_starts[image + 1])
+
     def captions_of(self, image: int) -> list[list[int]]:
-        return [self.caption(c).tolist() for c in range(self.image_starts[image], self.image_starts[image + 1])]
+        return [self.caption(number).tolist() for number in self.numbers_of(image)]
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,12 @@ def plan_epoch(
                 if end > start:
                     batches.append(Batch(pool_images[start:end], pool_captions[start:end]))
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def spread(positions: range, batches: int, *, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """Shuffled positions, in as many parts as an epoch has batches."""
+    shuffled = np.random.default_rng([seed, epoch, 0xB0]).permutation(np.array(positions, np.int64))
+    return np.array_split(shuffled, batches)
 
 
 def padded_arrays(

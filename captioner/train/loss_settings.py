@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -84,6 +85,12 @@ class CellCategorySettings(Settings):
     """An auxiliary head that predicts which categories (`data.boxes`) cover each cell. Bundles do not contain it."""
 
     weight: float = Field(1.0, gt=0, description="Weight of its binary cross-entropy.")
+    images: Path | None = Field(
+        None,
+        description="Folder with images that have boxes but no captions, relative to `data.root`: those that files of "
+        "`data.boxes` list whose names say neither val nor test, without the images of the splits. Each trains the "
+        "head once per epoch. If absent, only images with captions train it.",
+    )
 
 
 class RewardSettings(Settings):

@@ -35,7 +35,7 @@ from captioner.train.corpus import Corpus
 from captioner.train.distributed import World
 from captioner.train.grids import CachedGrids, Grids, PixelGrids, encoding_progress, open_features
 from captioner.train.run_folder import RunFolder, model_folder
-from captioner.train.splits import read_splits, split_record
+from captioner.train.splits import read_splits, split_record, uncaptioned_images
 
 # Settings that don't change the shapes of the weights. Those of dropout don't either.
 SHAPELESS = {
@@ -54,6 +54,7 @@ class TrainingSetup:
     val_set: CaptionSet
     vocabulary: Vocabulary
     corpus: Corpus
+    uncaptioned: range  # positions of the images without captions, after those of the corpus
     network: Network
     tail: list[nn.Parameter]  # trained from epoch training.tune.start_epoch on
     trainable: dict[str, nn.Parameter]  # of the decoder, the encoder's pyramid and the tail
@@ -105,6 +106,7 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     settings = config.training
     train_set, val_set = read_splits(config)
     division = split_record(config, train_set, val_set)
+    uncaptioned = uncaptioned_images(config, train_set, val_set)
     train_set = _limited(train_set, settings.limit)
     val_set = _limited(val_set, settings.validation.images)
     initial = resumed or (InitialWeights.of_model(settings.start_from) if settings.start_from else None)
@@ -120,15 +122,17 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
         vocabulary, network = initial.vocabulary, _network(config, initial)
     network.to(world.device)
     corpus = Corpus.of(train_set, vocabulary, config.data.max_length)
-    box_targets = _box_targets(config, train_set, corpus, vocabulary)
+    pictures = dataclasses.replace(train_set, items=train_set.items + uncaptioned)
+    box_targets = _box_targets(config, pictures, corpus, vocabulary)
     return TrainingSetup(
         val_set=val_set,
         vocabulary=vocabulary,
         corpus=corpus,
+        uncaptioned=range(len(corpus), len(pictures)),
         network=network,
         tail=_tail(config, network),
         trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
-        train_grids=_grids(config, network, train_set, world),
+        train_grids=_grids(config, network, pictures, world),
         val_grids=_grids(config, network, val_set, world),
         division=division,
         box_targets=box_targets,
@@ -224,18 +228,18 @@ def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> 
     return CachedGrids(cache, data, grid=network.encoder.grid(), crop=config.training.crop)
 
 
-def _box_targets(config: Config, train_set: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
+def _box_targets(config: Config, pictures: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
     """The boxes of the training images, if a setting uses them."""
     if not config.uses_of_boxes:
         return None
     for number, file in enumerate(config.data.boxes):
-        train_set = with_boxes(train_set, config.path(file), setting=f"data.boxes.{number}")
-    if config.training.scst and config.training.scst.reward.uses_boxes and any(item.phrases for item in train_set):
+        pictures = with_boxes(pictures, config.path(file), setting=f"data.boxes.{number}")
+    if config.training.scst and config.training.scst.reward.uses_boxes and any(item.phrases for item in pictures):
         raise UsageError(
             "training.scst.reward.objects needs all objects of a photo, but data.boxes has phrases, which name only "
             "what their captions mention; set training.scst.reward.objects and training.scst.reward.invented to 0"
         )
-    return BoxTargets.of(train_set, corpus, vocabulary)
+    return BoxTargets.of(pictures, corpus, vocabulary)
 
 
 def _cell_head(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from captioner.data.caption_set import CaptionSet, combine
+from captioner.data.boxes import boxed_images
+from captioner.data.caption_set import CaptionSet, Item, combine
 from captioner.data.formats.detection import read_set
 from captioner.data.split import divide
 from captioner.errors import CaptionerError
@@ -33,6 +34,20 @@ def read_split(config: Config, which: str) -> CaptionSet:
     if isinstance(config.data.val, float):
         return read_splits(config)[which == "val"]
     return _read(config, which, config.data.train if which == "train" else config.data.val)
+
+
+def uncaptioned_images(config: Config, train: CaptionSet, val: CaptionSet) -> tuple[Item, ...]:
+    """The images that train the auxiliary head only. They are in neither split."""
+    head = config.training.cell_categories
+    if head is None or head.images is None:
+        return ()
+    known = {item.path.name for item in (*train, *val)}
+    items = {}
+    for file in config.data.boxes:
+        setting = "training.cell_categories.images"
+        boxed = boxed_images(config.path(file), config.path(head.images), images_setting=setting)
+        items |= {item.path.name: item for item in boxed if item.path.name not in known}
+    return tuple(items.values())[: config.training.limit]
 
 
 def split_record(config: Config, train: CaptionSet, val: CaptionSet) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,7 +77,7 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
 
     from captioner.train.grids import encoding_progress, open_features
     from captioner.train.setup import initial_encoder
-    from captioner.train.splits import read_split
+    from captioner.train.splits import read_splits, uncaptioned_images
 
     settings = configs.load(config, changes)
     torch.manual_seed(settings.seed)  # as in training, so that encoder.weights=none is the same random encoder
@@ -84,9 +85,11 @@ def encode(config: Path, changes: Sequence[str] = (), *, device: str | None = No
     if not encoder.has_trunk:
         raise UsageError(f"encoder.tail={settings.encoder.tail!r} leaves an empty trunk: there is nothing to cache")
     with join(device) as world:
-        for which in ("train", "val"):
+        train, val = read_splits(settings)
+        uncaptioned = uncaptioned_images(settings, train, val)
+        train = dataclasses.replace(train, items=train.items + uncaptioned)
+        for which, data in (("train", train), ("val", val)):
             with encoding_progress() as progress:
-                data = read_split(settings, which)
                 cache = open_features(settings, encoder, data, device=world.device.type, progress=progress.show)
             say(f"{which}: complete, in {cache.folder}")
 

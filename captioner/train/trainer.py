@@ -28,7 +28,7 @@ from captioner.train.batch_loss import BatchLoss
 from captioner.train.box_targets import BatchBoxes
 from captioner.train.checkpoint import TrainingState
 from captioner.train.config import Config, sized
-from captioner.train.corpus import Batch, plan_epoch
+from captioner.train.corpus import Batch, plan_epoch, spread
 from captioner.train.distributed import World
 from captioner.train.ema import EMA
 from captioner.train.epoch_timer import EpochTimer
@@ -196,15 +196,22 @@ class Trainer:
         return batches
 
     def _read_batches(self, batches: list[Batch]) -> Iterator[tuple[Batch, Tensor, BatchBoxes | None]]:
-        """The rest of the epoch: this process's part of each batch, its grids and boxes, which are read ahead."""
+        """The rest of the epoch: this process's part of each batch, its grids and boxes, which are read ahead.
+
+        The grids and boxes of images without captions come after those of the batch.
+        """
         epoch, first, rank = self.state.epoch, self.state.position, self.world.rank
+        encoder_is_trained = not self.settings.tune.has_ended(epoch)
+        uncaptioned = self.setup.uncaptioned if encoder_is_trained else range(0)
+        parts = spread(uncaptioned, len(batches), seed=self.config.seed, epoch=epoch)
 
         def fetch(i: int) -> tuple[Batch, Tensor, BatchBoxes | None]:
             batch = batches[first + i].for_process(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
-            augmented = self.setup.train_grids.augmented(batch.images, rng)
+            images = np.concatenate([batch.images, parts[first + i][rank :: self.world.size]])
+            augmented = self.setup.train_grids.augmented(images, rng)
             targets = self.setup.box_targets
-            return batch, augmented.grids, targets.batch(batch.images, augmented.views) if targets else None
+            return batch, augmented.grids, targets.batch(images, augmented.views) if targets else None
 
         return read_ahead(fetch, len(batches) - first)
 
