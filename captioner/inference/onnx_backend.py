@@ -69,12 +69,12 @@ class OnnxBackend:
         # Few pictures at a time: their intermediate results stay in the processor's cache.
         starts = range(0, len(pixels), self._at_once) or (0,)
         parts = [{"pixels": pixels[start : start + self._at_once]} for start in starts]
-        annotations = np.concatenate([_run(self._encoder, ["annotations"], part)[0] for part in parts])
+        annotations = np.concatenate([_outputs(self._encoder, ["annotations"], part)[0] for part in parts])
         _check_shape("annotations", annotations, (len(pixels), *self._annotation_shape))
         return Annotations(annotations, self.rows, self.cols, checksums(pixels) if keys else None)
 
     def begin(self, annotations: Annotations, hard_attention: HardAttention | None = None, seed: int = 0) -> State:
-        values = _run(self._begin, self._begin_outputs, {"annotations": annotations.values})
+        values = _outputs(self._begin, self._begin_outputs, {"annotations": annotations.values})
         tensors = dict(zip(self._begin_outputs, values, strict=True))
         shared, own = _part(tensors, "shared."), _part(tensors, "own.")
         return State(
@@ -104,7 +104,7 @@ class OnnxBackend:
         if self.name == "int8" and words.shape[1] == 1:
             return self._step_of_two(state, words)
         feeds = self.step_inputs(state, words)
-        results = dict(zip(self._step_outputs, _run(self._decoder, self._step_outputs, feeds), strict=True))
+        results = dict(zip(self._step_outputs, _outputs(self._decoder, self._step_outputs, feeds), strict=True))
         _check_shape("log_probabilities", results["log_probabilities"], (*words.shape, len(self.vocabulary)))
         _check_shape("alpha", results["alpha"], (*words.shape, self.rows * self.cols))
         _check_shape("gate", results["gate"], words.shape)
@@ -146,7 +146,7 @@ def _part(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _run(session: Any, outputs: list[str], feeds: Mapping[str, Any]) -> list[Any]:
+def _outputs(session: Any, outputs: list[str], feeds: Mapping[str, Any]) -> list[Any]:
     """The outputs of a graph. One that was accepted may still fail, for example for an index that is out of range."""
     try:
         with gate.entered():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioner import Captioner, cli
+from captioner import Captioner
+from tests.cli import command_line
 from tests.tiny_bundle import SIDE, write_model
 
 
@@ -41,15 +42,11 @@ def photos(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def run(model, monkeypatch, capsys):
+def run(model, monkeypatch):
     def run(*arguments: str, stdin: str = "", command: str = "caption") -> tuple[int, str, str]:
-        with_model = ("--model", str(model)) if command == "caption" and "--model" not in arguments else ()
-        monkeypatch.setattr(sys, "argv", ["captioner", command, *with_model, *arguments])
+        with_model = ("--model", model) if command == "caption" and "--model" not in arguments else ()
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as left:
-            cli.run()
-        said = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, said.out, said.err
+        done = command_line.run(command, *with_model, *arguments)
+        return done.returncode, done.stdout, done.stderr
 
     return run

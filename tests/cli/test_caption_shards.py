@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from captioner import cli
+from tests.cli import command_line
 from tests.scale.written_shards import NOISE, pictures, rows, webdataset, write_parquet
-from tests.tiny_bundle import write_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return write_model(tmp_path_factory.mktemp("models") / "toy").folder
 
 
 @pytest.fixture
-def run(model, monkeypatch, capsys, tmp_path):
+def run(model, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["captioner", "caption", "--model", str(model), *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.run()
-        assert isinstance(left.value.code, int)
-        return left.value.code, capsys.readouterr().err
+        done = command_line.run("caption", "--model", model, *arguments)
+        return done.returncode, done.stderr
 
     return run
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from captioner import cli
+from tests.cli import command_line
 from tests.data.caption_files import coco, write
-from tests.tiny_bundle import SIDE, write_model
+from tests.tiny_bundle import SIDE
 
 REFERENCES = {12: ["a cat on the mat", "the cat"], 4: ["a dog runs"], 9: ["the dog sleeps", "a dog"]}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return write_model(tmp_path_factory.mktemp("models") / "toy").folder
 
 
 @pytest.fixture
@@ -34,17 +28,11 @@ def data(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def run(model, monkeypatch, capsys):
+def run(model):
     def run(*arguments: object, command: str = "evaluate") -> tuple[int, str, str]:
-        words = [str(argument) for argument in arguments]
-        if command == "evaluate" and "--model" not in words:
-            words += ["--model", str(model)]
-        monkeypatch.setattr(sys, "argv", ["captioner", command, *words])
-        with pytest.raises(SystemExit) as left:
-            cli.run()
-        said = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return left.value.code, said.out, said.err
+        with_model = ("--model", model) if command == "evaluate" and "--model" not in arguments else ()
+        done = command_line.run(command, *arguments, *with_model)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 

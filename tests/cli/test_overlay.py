@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioner.cli import run
+from tests.cli import command_line
 from tests.tiny_bundle import WORDS, write_model
 
 
@@ -39,15 +39,12 @@ def photos(tmp_path) -> Path:
 
 
 @pytest.fixture
-def captioner(model_folder, monkeypatch, capsys):
+def captioner(model_folder):
     """Runs the command. Returns exit code, standard output and standard error."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["captioner", "overlay", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit:
-            run()
-        out, err = capsys.readouterr()
-        return int(exit.value.code or 0), out, err
+        done = command_line.run("overlay", *arguments)
+        return done.returncode, done.stdout, done.stderr
 
     return call
 

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from captioner import cli
 from captioner.scale.job import caption_here, plan_job
 from captioner.scale.shard_captioning import ShardSettings
+from tests.cli import command_line
 from tests.processes import run_with_children
 from tests.scale.written_shards import NOISE, pictures, rows, webdataset
-from tests.tiny_bundle import write_model
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return write_model(tmp_path_factory.mktemp("models") / "toy").folder
 
 
 @pytest.fixture
-def run(model, monkeypatch, capsys, tmp_path):
+def run(model, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["captioner", "scale", "caption", "--model", str(model), *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.run()
-        assert isinstance(left.value.code, int)
-        return left.value.code, " ".join(capsys.readouterr().err.split())
+        done = command_line.run("scale", "caption", "--model", model, *arguments)
+        return done.returncode, " ".join(done.stderr.split())
 
     return run
 
