@@ -56,6 +56,12 @@ from captioner.files.existing import check_unoccupied
     help="Take the scores from this output of `captioner evaluate --json`, not from validation.",
 )
 @click.option(
+    "--encoder-of",
+    type=EXISTING_FOLDER,
+    metavar="DIR",
+    help="Use the encoder of this bundle, which is beside the new one and must have the same encoder: saves its space.",
+)
+@click.option(
     "--int8",
     is_flag=True,
     help="Add 8-bit graphs for --fast: faster, more disk space; needs some of the training pictures.",

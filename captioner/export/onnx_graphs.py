@@ -21,32 +21,41 @@ from captioner.export.graph_edits import merge_equal_words, merge_padding, point
 from captioner.model.caption_decoder import CaptionDecoder, Tensors, expand_state
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
+from captioner.model.weights import ENCODER_PREFIX
 
 OPSET = 17
 GRAPHS = (ENCODER, BEGIN, DECODER)
 Axes = dict[str, dict[int, str]]  # names of the axes of variable size, by tensor and position
 
 
-def export_graphs(network: Network, folder: Path) -> None:
-    """Write model.safetensors, encoder.onnx, begin.onnx and decoder.onnx into a folder."""
+def export_graphs(network: Network, folder: Path, *, encoder: bool = True) -> None:
+    """Write model.safetensors, encoder.onnx, begin.onnx and decoder.onnx into a folder; `encoder`: with the encoder."""
     from safetensors.torch import save_file
 
     network = network.cpu().eval()
-    # Matrices are stored in half precision; the few vectors (biases, batch norms) stay exact.
-    state = {k: (v.half() if v.dim() > 1 else v).detach().clone().contiguous() for k, v in network.state_dict().items()}
-    if network.decoder.settings.tied:
-        del state["decoder.output.weight"]  # the same matrix as decoder.embedding.weight
+    state = stored_tensors(network)
+    if not encoder:
+        state = {name: tensor for name, tensor in state.items() if not name.startswith(ENCODER_PREFIX)}
     save_file(state, folder / WEIGHTS)
     size = network.encoder.settings.size
     pixels = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     with torch.no_grad():
         annotations = network.encode(pixels)
         shared, own = network.decoder.begin(annotations)
-    _export_encoder(network, pixels, folder / ENCODER)
+    if encoder:
+        _export_encoder(network, pixels, folder / ENCODER)
     _export_begin(network, annotations, [*_names("shared", shared), *_names("own", own)], folder / BEGIN)
     _export_step(network, shared, own, cells=annotations.shape[1], path=folder / DECODER)
-    for name in GRAPHS:
+    for name in GRAPHS if encoder else (BEGIN, DECODER):
         point_at_weights(folder / name, folder / WEIGHTS)
+
+
+def stored_tensors(network: Network) -> Tensors:
+    """The weights as a bundle has them: matrices in half precision; the few vectors (biases, batch norms) are exact."""
+    state = {k: (v.half() if v.dim() > 1 else v).detach().clone().contiguous() for k, v in network.state_dict().items()}
+    if network.decoder.settings.tied:
+        del state["decoder.output.weight"]  # the same matrix as decoder.embedding.weight
+    return state
 
 
 def _export_encoder(network: Network, pixels: Tensor, path: Path) -> None:

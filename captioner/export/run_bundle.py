@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from captioner import __version__
 from captioner.bundle.layout import CARD, CONFIDENCE, ENCODER, WEIGHTS
 from captioner.bundle.loading import Bundle, load_bundle
-from captioner.bundle.manifest import FORMAT, EncoderRecord, Manifest
+from captioner.bundle.manifest import FORMAT, EncoderRecord, Manifest, other_bundle
 from captioner.bundle.writing import check_replaceable, write_bundle
 from captioner.errors import CaptionerError, UsageError
 from captioner.export.int8 import quantize_graphs
 from captioner.export.licences import licence_of
-from captioner.export.onnx_graphs import export_graphs
+from captioner.export.onnx_graphs import export_graphs, stored_tensors
 from captioner.files.existing import check_unoccupied
 from captioner.images import inputs
 from captioner.images.reading import load_for_model
@@ -28,7 +30,7 @@ from captioner.inference.onnx_backend import OnnxBackend
 from captioner.inference.search import SearchOptions, force, search
 from captioner.inference.torch_backend import load_backend
 from captioner.model.network import Network
-from captioner.model.weights import load_network
+from captioner.model.weights import ENCODER_PREFIX, bundle_tensors, load_network
 from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import Config
 from captioner.train.loaded_run import LoadedRun, load_best, load_last
@@ -53,6 +55,7 @@ def export_run(
     evaluation: Path | None = None,
     int8: bool = False,
     pictures: Path | None = None,
+    encoder_of: Path | None = None,
     last: bool = False,
     overwrite: bool = False,
     say: Callable[[str], None] = print,
@@ -60,14 +63,19 @@ def export_run(
     """Write the best weights of a run, or its last ones, as a bundle, with the scores of `evaluation` where given.
 
     A bundle that exists at `out` is kept, unless `overwrite` is given. The ranges of the 8-bit graphs are measured on
-    the `pictures` of a folder, or on those that the run was trained on.
+    the `pictures` of a folder, or on those that the run was trained on. With `encoder_of`, the bundle has no encoder of
+    its own, but uses that of the bundle in this folder.
     """
+    if encoder_of is not None and int8:
+        raise UsageError("--encoder-of: a bundle that uses another one's encoder has no 8-bit graphs; leave out --int8")
     check_unoccupied(out, "--output", overwrite=overwrite)
     check_replaceable(out)
     loaded = load_last(run) if last else load_best(run)
     manifest = _manifest(loaded, name, training_data, licence_of(loaded.config, licence))
     if evaluation is not None:
         manifest = _scored(manifest, evaluation)
+    if encoder_of is not None:
+        manifest = replace(manifest, encoder=_shared_encoder(loaded.network, manifest.encoder, encoder_of, out))
     pixels = None
     if int8:
         size = loaded.config.encoder.size
@@ -106,9 +114,12 @@ def _write(
 
     The bundle is checked in a temporary folder first, so that one that fails is never written to `out`.
     """
+    other = other_bundle(manifest.encoder.file)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        export_graphs(network, folder)
+        export_graphs(network, folder, encoder=other is None)
+        if other is not None:
+            shutil.copytree(out.absolute().parent / other, folder / other)  # where the trial looks for its encoder
 
         def write(to: Path, manifest: Manifest) -> Bundle:
             files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
@@ -122,6 +133,25 @@ def _write(
             loss = int8_loss(write(folder / "trial", manifest), pixels[:CHECKED_PICTURES])
             say(f"8-bit graphs: a word's log-probability differs by up to {loss:.2f}")
         return write(out, manifest)
+
+
+def _shared_encoder(network: Network, encoder: EncoderRecord, folder: Path, out: Path) -> EncoderRecord:
+    """The encoder of another bundle, which must be the same and lie beside the new one."""
+    folder, out = folder.absolute(), out.absolute()
+    if folder.parent != out.parent or folder == out:
+        raise UsageError(f"--encoder-of: {folder} must be a folder beside {out}")
+    other = load_bundle(folder)
+    if other_bundle(other.manifest.encoder.file) is not None:
+        raise UsageError(f"--encoder-of: {folder} has no encoder of its own; name the bundle that it uses")
+    ours = {name: tensor for name, tensor in stored_tensors(network).items() if name.startswith(ENCODER_PREFIX)}
+    theirs = bundle_tensors(other)
+    same = all(name in theirs and torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    if not same or replace(other.manifest.encoder, file=encoder.file) != encoder:
+        raise UsageError(
+            f"--encoder-of: the encoder of {folder} is not that of the run; a run that never trains it "
+            "(training.tune.end_epoch=0) keeps the encoder that it starts from"
+        )
+    return replace(encoder, file=f"../{folder.name}/{ENCODER}")
 
 
 def check_parity(exported: Bundle) -> float:

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from captioner.bundle.layout import WEIGHTS
 from captioner.bundle.loading import Bundle
+from captioner.bundle.manifest import other_bundle
 from captioner.errors import CaptionerError
 from captioner.model.network import Network
 from captioner.model.renames import current_settings, current_tensors
 from captioner.model.settings import EncoderSettings, ModelSettings
 
 CHECKSUM = "sha256"  # the entry in the header of checkpoints and best weights
+ENCODER_PREFIX = "encoder."  # of the names of an encoder's tensors in a network
 
 
 def load_network(bundle: Bundle) -> Network:
@@ -24,9 +26,17 @@ def load_network(bundle: Bundle) -> Network:
     settings = current_settings(bundle.manifest.settings)
     encoder = EncoderSettings.model_validate(settings["encoder"])
     network = Network(encoder, ModelSettings.model_validate(settings["model"]), len(bundle.vocabulary), load=False)
-    path = bundle.path(WEIGHTS)
-    load_weights(network, read_tensors(path)[0], str(path))
+    load_weights(network, bundle_tensors(bundle), str(bundle.path(WEIGHTS)))
     return network
+
+
+def bundle_tensors(bundle: Bundle) -> dict[str, Tensor]:
+    """All weights of a bundle, with those of a shared encoder."""
+    tensors = read_tensors(bundle.path(WEIGHTS))[0]
+    if (other := other_bundle(bundle.manifest.encoder.file)) is not None:
+        shared = read_tensors(bundle.path(f"../{other}/{WEIGHTS}"))[0]
+        tensors |= {name: tensor for name, tensor in shared.items() if name.startswith(ENCODER_PREFIX)}
+    return tensors
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -24,7 +24,7 @@ from captioner.errors import CaptionerError, UsageError, unknown
 from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 from captioner.model.renames import current_settings
-from captioner.model.weights import load_weights
+from captioner.model.weights import bundle_tensors, load_weights
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config_file as configs
@@ -89,15 +89,16 @@ class InitialWeights:
         """The best weights of a run, or the weights of a bundle, by its folder or by the model's name."""
         path = start_folder(path)
         if (path / MANIFEST).is_file():
-            load_bundle(path)  # verifies every file before its weights are used
+            bundle = load_bundle(path)  # verifies every file before its weights are used
+            return cls(bundle.vocabulary, bundle_tensors(bundle), bundle.path(WEIGHTS))
         run_folder = RunFolder(model_folder(path))
-        weights = run_folder.best_weights if run_folder.best_weights.is_file() else run_folder.path / WEIGHTS
-        for file in (run_folder.vocabulary, weights):
+        for file in (run_folder.vocabulary, run_folder.best_weights):
             if not file.is_file():
                 raise UsageError(
                     f"training.start_from: {path} has no {file.name}; give the folder of a bundle, or of a run that "
                     "has been validated"
                 )
+        weights = run_folder.best_weights
         return cls(Vocabulary.load(run_folder.vocabulary), checkpoint.read(weights)[0], weights)
 
 
