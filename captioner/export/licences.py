@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from captioner.bundle.layout import MANIFEST
@@ -15,8 +16,8 @@ from captioner.train.run_folder import RunFolder, model_folder
 FREE = "Apache-2.0"
 UNSTATED = "not stated"
 NON_COMMERCIAL = "non-commercial research and education"
-# Parts of the paths of training data whose terms are known.
-_ALLOWING = ("coco", "shapes")
+# Words in the paths of training data whose terms are known. "coconut" is not one of them.
+_ALLOWING = re.compile(r"(?<![a-z])(coco|shapes)(?![a-z])")
 _FORBIDDING = {"flickr": "Flickr8k and Flickr30k may be used for non-commercial research and education only"}
 
 
@@ -45,7 +46,7 @@ def obstacle(config: Config) -> str | None:
         for part, reason in _FORBIDDING.items():
             if part in path:
                 return reason
-        if not any(part in str(config.path(source.captions)).lower() for part in _ALLOWING):
+        if not _ALLOWING.search(str(config.path(source.captions)).lower()):
             return f"the terms of the training data {source.captions} are not known here"
     start = config.training.start_from
     return None if start is None else _of_start(start)

@@ -234,6 +234,7 @@ def test_training_further_keeps_the_search_settings_that_the_config_leaves_out(m
         ("data/shapes", "captions_train.json", None, None),
         ("data", "flickr8k/dataset_flickr8k.json", None, "non-commercial research and education"),
         ("data", "photos/captions.csv", None, "are not known here"),
+        ("data", "coconuts/captions.csv", None, "are not known here"),
         ("data", "coco/captions_train.json", "flickr8k-soft", "whose licence is 'non-commercial"),
         ("data", "coco/captions_train.json", "runs/nowhere", "which the run started from, are not known"),
     ],
