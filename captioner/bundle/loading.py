@@ -8,7 +8,7 @@ from pathlib import Path
 
 from captioner.bundle.graph_signatures import check_signatures
 from captioner.bundle.layout import BEGIN, CARD, DECODER, MANIFEST, VOCABULARY, int8_graph
-from captioner.bundle.manifest import Manifest
+from captioner.bundle.manifest import Manifest, other_bundle
 from captioner.bundle.verification import verify
 from captioner.errors import CaptionerError
 from captioner.text.vocabulary import Vocabulary
@@ -35,8 +35,8 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes of all files, including a shared encoder."""
-        return sum(record.size for record in self.manifest.files.values())
+        """Bytes of all files in its folder."""
+        return sum(record.size for name, record in self.manifest.files.items() if other_bundle(name) is None)
 
 
 def load_bundle(folder: Path, *, int8: bool | None = None) -> Bundle:

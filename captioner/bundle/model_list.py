@@ -16,12 +16,13 @@ def list_models() -> list[dict[str, Any]]:
     for name, folder in available_models():
         entry: dict[str, Any] = {"name": name, "folder": str(folder)}
         try:
-            manifest = load_bundle(folder).manifest
+            bundle = load_bundle(folder)
         except CaptionerError as error:
             entry["problem"] = str(error)
         else:
+            manifest = bundle.manifest
             entry |= {
-                "bytes": sum(record.size for record in manifest.files.values()),
+                "bytes": bundle.size,
                 "attention": manifest.attention,
                 "encoder": manifest.encoder.name,
                 "grid": f"{manifest.encoder.rows}x{manifest.encoder.cols}",

@@ -33,6 +33,11 @@ def verify(folder: Path, name: str, record: FileRecord, listed: Collection[str])
     if path.is_symlink() or path.resolve().parent != home.resolve():
         raise CaptionerError(f"{folder}: {name} is a link, which is not followed; put the file itself there")
     size = path.stat().st_size
+    if other is not None and (size != record.size or sha256(path) != record.sha256):
+        raise CaptionerError(
+            f"{folder}: {name} is not the file that this bundle was made with; the bundle {other!r} was replaced, or "
+            "the file is damaged: the checksum is not the manifest's"
+        )
     if size != record.size:
         raise CaptionerError(
             f"{folder}: {name} has {size:,} bytes where the manifest says {record.size:,}; "

@@ -59,7 +59,8 @@ from captioner.files.existing import check_unoccupied
     "--encoder-of",
     type=EXISTING_FOLDER,
     metavar="DIR",
-    help="Use the encoder of this bundle, which is beside the new one and must have the same encoder: saves its space.",
+    help="Leave the encoder out and use that of the bundle DIR, which must be beside --output and have the encoder of "
+    "the run. Not with --int8.",
 )
 @click.option(
     "--int8",
@@ -92,6 +93,8 @@ def command(
         raise UsageError("give --output DIR for a bundle, --web DIR for a folder that captions in the browser, or both")
     if pictures is not None and not int8:
         raise UsageError("--pictures is for 8-bit graphs: give --int8 too")
+    if options["encoder_of"] is not None and output is None:
+        raise UsageError("--encoder-of is for a bundle: give --output DIR too")
     check_unoccupied(web, "--web", overwrite=overwrite)
     is_bundle = not Path(run).is_dir() or (Path(run) / MANIFEST).is_file()
     if is_bundle and (any(options.values()) or (int8 or output is not None) != (pictures is not None)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from captioner.data.caption_set import Box, CaptionSet, Item, Phrase, split_of_file
+from captioner.data.caption_set import Box, CaptionSet, Item, Phrase
 from captioner.data.formats.coco import load_coco
 from captioner.data.formats.image_folder import find_image_folder
 from captioner.data.formats.text_files import missing
@@ -28,9 +28,7 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
     EXIF orientation of the picture. Where the file has phrases of captions with their own boxes (`sentences` and
     `entities` of an image, from Flickr30k Entities), the items have them too.
     """
-    if not instances.exists():
-        raise missing(instances, setting, "instances file or folder")
-    files = _files(instances)
+    files = _files(instances, setting)
     by_name: dict[str, tuple[Any, dict[str, Any]]] = {}
     by_id: dict[int | str, tuple[Any, dict[str, Any]]] = {}
     for file in files:
@@ -42,7 +40,7 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
             by_id[record["id"]] = (coco, record)
     items, matched = [], 0
     for item in captions.items:
-        match = by_name.get(item.path.name) or _match_id(item, by_id)
+        match = by_name.get(item.path.name) or by_id.get(picture_key(item.path))
         if match is None:
             items.append(item)
             continue
@@ -60,23 +58,34 @@ def with_boxes(captions: CaptionSet, instances: Path, *, setting: str | None = N
     return dataclasses.replace(captions, items=tuple(items))
 
 
-def boxed_images(instances: Path, images: Path, *, images_setting: str | None = None) -> CaptionSet:
-    """The images that an instances file, or those of a folder, list and that are there, without captions and boxes.
+def boxed_images(
+    instances: Path, images: Path, *, setting: str | None = None, images_setting: str | None = None
+) -> CaptionSet:
+    """The images with boxes that an instances file, or those of a folder, list and that are there, without captions.
 
-    Files whose names say val or test are left out: what they list must not be trained on by accident.
+    Files with val or test in their names are left out: what they list must not be trained on by accident.
     """
     items = []
-    for file in _files(instances):
-        if split_of_file(file) in {"val", "test"}:
+    for file in _files(instances, setting):
+        if "val" in file.name or "test" in file.name:
             continue
-        names = [str(record["file_name"]) for record in load_coco(file).dataset["images"]]
+        coco = load_coco(file)
+        names = [str(record["file_name"]) for record in coco.dataset["images"] if coco.imgToAnns.get(record["id"])]
         folder = find_image_folder(file, images, (), images_setting)
         paths = [folder.find(name) for name in names]
         items += [Item(str(path), path, (), "train") for path in paths if zip_paths.is_file(path)]
     return CaptionSet(instances.name, tuple(items))
 
 
-def _files(instances: Path) -> list[Path]:
+def picture_key(path: Path) -> int | str:
+    """What a picture is called in every release of a data set: its COCO id, or its file name."""
+    digits = _COCO_NAME.match(path.stem)
+    return int(digits[1]) if digits else path.name
+
+
+def _files(instances: Path, setting: str | None) -> list[Path]:
+    if not instances.exists():
+        raise missing(instances, setting, "instances file or folder")
     if not instances.is_dir():
         return [instances]
     files = [
@@ -88,11 +97,6 @@ def _files(instances: Path) -> list[Path]:
     if not files:
         raise CaptionerError(f"{instances}: no instances_*.json in this folder")
     return files
-
-
-def _match_id(item: Item, by_id: dict[int | str, Any]) -> Any:
-    digits = _COCO_NAME.match(item.path.stem)
-    return by_id.get(int(digits[1])) if digits else None
 
 
 def _box(annotation: dict[str, Any], coco: Any) -> Box:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +76,8 @@ def export_run(
     if evaluation is not None:
         manifest = _scored(manifest, evaluation)
     if encoder_of is not None:
-        manifest = replace(manifest, encoder=_shared_encoder(loaded.network, manifest.encoder, encoder_of, out))
+        encoder = _shared_encoder(loaded.network, manifest.encoder, encoder_of, out, manifest.name)
+        manifest = replace(manifest, encoder=encoder)
     pixels = None
     if int8:
         size = loaded.config.encoder.size
@@ -119,27 +121,36 @@ def _write(
         folder = Path(temporary)
         export_graphs(network, folder, encoder=other is None)
         if other is not None:
-            shutil.copytree(out.absolute().parent / other, folder / other)  # where the trial looks for its encoder
+            # where the trial looks for its encoder
+            shutil.copytree(out.absolute().parent / other, folder / "models" / other)
 
         def write(to: Path, manifest: Manifest) -> Bundle:
             files = {path.name: path for path in (*folder.glob("*.onnx"), folder / WEIGHTS)}
             return write_bundle(to, {**files, **others}, manifest, vocabulary)
 
-        trial = write(folder / "trial", manifest)
+        trial_folder = folder / "models" / ".trial"
+        trial = write(trial_folder, manifest)
         check_parity(trial)
         if pixels is not None:
             quantize_graphs(trial, folder, pixels, network.encoder.order[:FLOAT_STAGES])
             manifest = replace(manifest, static_int8=True)
-            loss = int8_loss(write(folder / "trial", manifest), pixels[:CHECKED_PICTURES])
+            loss = int8_loss(write(trial_folder, manifest), pixels[:CHECKED_PICTURES])
             say(f"8-bit graphs: a word's log-probability differs by up to {loss:.2f}")
         return write(out, manifest)
 
 
-def _shared_encoder(network: Network, encoder: EncoderRecord, folder: Path, out: Path) -> EncoderRecord:
+def _shared_encoder(network: Network, encoder: EncoderRecord, folder: Path, out: Path, name: str) -> EncoderRecord:
     """The encoder of another bundle, which must be the same and lie beside the new one."""
-    folder, out = folder.absolute(), out.absolute()
+    folder, out = (Path(os.path.abspath(path)) for path in (folder, out))  # noqa: PTH100 (resolve would follow a link)
     if folder.parent != out.parent or folder == out:
         raise UsageError(f"--encoder-of: {folder} must be a folder beside {out}")
+    shared = replace(encoder, file=f"../{folder.name}/{ENCODER}")
+    if other_bundle(shared.file) is None:
+        raise UsageError(
+            f"--encoder-of: {folder.name!r} can't be in a manifest; rename the folder to letters and digits"
+        )
+    if name == folder.name:
+        raise UsageError(f"--encoder-of: {folder} has the name of the new model; give it another one with --name")
     other = load_bundle(folder)
     if other_bundle(other.manifest.encoder.file) is not None:
         raise UsageError(f"--encoder-of: {folder} has no encoder of its own; name the bundle that it uses")
@@ -151,7 +162,7 @@ def _shared_encoder(network: Network, encoder: EncoderRecord, folder: Path, out:
             f"--encoder-of: the encoder of {folder} is not that of the run; a run that never trains it "
             "(training.tune.end_epoch=0) keeps the encoder that it starts from"
         )
-    return replace(encoder, file=f"../{folder.name}/{ENCODER}")
+    return shared
 
 
 def check_parity(exported: Bundle) -> float:

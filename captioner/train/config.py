@@ -121,7 +121,8 @@ class TuneSettings(Settings):
         None,
         ge=0,
         description="First epoch in which nothing of the encoder is trained, neither tail nor pyramid: it keeps its "
-        "averaged weights, and steps are faster. If absent, it is trained to the end.",
+        "weights (the averaged ones with `training.ema`), and steps are faster. 0: never trained. If absent, it is "
+        "trained to the end.",
     )
     learning_rate: float = Field(0.2, gt=0, description="Learning rate of the tail, as a multiple of the decoder's.")
     from_stage: str | None = Field(
@@ -287,6 +288,11 @@ class Config(Settings):
             raise ValueError(
                 f"training.hard.samples={hard.samples} clashes with model.attention.mode={mode}: only hard attention "
                 "learns from several samples; set training.hard.samples=1 or model.attention.mode=hard"
+            )
+        if self.training.cell_categories and self.training.tune.end_epoch == 0:
+            raise ValueError(
+                "training.cell_categories clashes with training.tune.end_epoch=0: the head is there to train the "
+                "encoder; leave one of them out"
             )
         if (names := self.uses_of_boxes) and not self.data.boxes:
             raise ValueError(f"{names[0]} needs boxes; set data.boxes")

@@ -38,7 +38,7 @@ class EMA:
             self.tensors[name].copy_(tensors.get(name, self.parameters[name].detach()))
 
     def adopt(self, names: Iterable[str]) -> None:
-        """These weights become their averages."""
+        """Set these weights to their averages."""
         for name in self.tensors.keys() & set(names):
             self.parameters[name].data.copy_(self.tensors[name])
 

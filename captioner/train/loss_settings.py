@@ -72,13 +72,21 @@ class GroundingSettings(Settings):
         description="Weight at the end of training; in between it changes linearly. If absent, the weight is constant.",
     )
     final_epoch: int | None = Field(
-        None, ge=1, description="Epochs after which `final_weight` is reached, and kept. If absent, all of the run."
+        None,
+        ge=1,
+        description="First epoch with the full `final_weight`. Epochs count from 0. If absent, the end of the run.",
     )
     kind: Literal["mass", "spread"] = Field(
         "mass",
         description="`mass`: the share of the attention inside the boxes. `spread`: the cross-entropy with a map that "
         "is even over the boxes.",
     )
+
+    @model_validator(mode="after")
+    def _final_epoch_of_a_weight(self) -> GroundingSettings:
+        if self.final_epoch is not None and self.final_weight is None:
+            raise ValueError("final_epoch needs final_weight: without it the weight is constant")
+        return self
 
 
 class CellCategorySettings(Settings):
@@ -88,8 +96,9 @@ class CellCategorySettings(Settings):
     images: Path | None = Field(
         None,
         description="Folder with images that have boxes but no captions, relative to `data.root`: those that files of "
-        "`data.boxes` list whose names say neither val nor test, without the images of the splits. Each trains the "
-        "head once per epoch. If absent, only images with captions train it.",
+        "`data.boxes` without val or test in their names list with boxes. Images of the caption files, in any split, "
+        "and of files captions_*.json with val or test in their names beside them are left out. Each trains the head "
+        "once per epoch. If absent, only images with captions train it.",
     )
 
 

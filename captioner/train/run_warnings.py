@@ -27,7 +27,9 @@ def before_training(settings: TrainingSettings, steps: int) -> Iterator[str]:
 
 def of_metrics(settings: TrainingSettings, row: dict[str, float]) -> Iterator[str]:
     """For one row of metrics.jsonl."""
-    loss = row.get("loss", 0.0)
+    if "loss" not in row:  # in the self-critical stage, whose loss is near 0 by its nature
+        return
+    loss = row["loss"]
     terms = [("training.doubly_stochastic", settings.doubly_stochastic, row.get("coverage", 0.0), loss)]
     if settings.cell_categories is not None:
         weight, term = settings.cell_categories.weight, row.get("cell_categories", 0.0)

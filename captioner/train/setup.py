@@ -25,6 +25,7 @@ from captioner.model.encoder import Encoder
 from captioner.model.network import Network
 from captioner.model.renames import current_settings
 from captioner.model.weights import bundle_tensors, load_weights
+from captioner.terminal import say
 from captioner.text.vocabulary import SPECIAL, Vocabulary
 from captioner.train import checkpoint
 from captioner.train import config_file as configs
@@ -107,7 +108,9 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     settings = config.training
     train_set, val_set = read_splits(config)
     division = split_record(config, train_set, val_set)
-    uncaptioned = uncaptioned_images(config, train_set, val_set)
+    uncaptioned = uncaptioned_images(config, train_set, val_set)[: settings.limit]
+    if uncaptioned and world.is_main:
+        say(f"{len(uncaptioned):,} images without captions train the auxiliary head")
     train_set = _limited(train_set, settings.limit)
     val_set = _limited(val_set, settings.validation.images)
     initial = resumed or (InitialWeights.of_model(settings.start_from) if settings.start_from else None)
@@ -123,17 +126,17 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
         vocabulary, network = initial.vocabulary, _network(config, initial)
     network.to(world.device)
     corpus = Corpus.of(train_set, vocabulary, config.data.max_length)
-    pictures = dataclasses.replace(train_set, items=train_set.items + uncaptioned)
-    box_targets = _box_targets(config, pictures, corpus, vocabulary)
+    images = dataclasses.replace(train_set, items=train_set.items + uncaptioned)
+    box_targets = _box_targets(config, images, corpus, vocabulary)
     return TrainingSetup(
         val_set=val_set,
         vocabulary=vocabulary,
         corpus=corpus,
-        uncaptioned=range(len(corpus), len(pictures)),
+        uncaptioned=range(len(corpus), len(images)),
         network=network,
         tail=_tail(config, network),
         trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
-        train_grids=_grids(config, network, pictures, world),
+        train_grids=_grids(config, network, images, world),
         val_grids=_grids(config, network, val_set, world),
         division=division,
         box_targets=box_targets,
@@ -229,18 +232,18 @@ def _grids(config: Config, network: Network, data: CaptionSet, world: World) -> 
     return CachedGrids(cache, data, grid=network.encoder.grid(), crop=config.training.crop)
 
 
-def _box_targets(config: Config, pictures: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
+def _box_targets(config: Config, images: CaptionSet, corpus: Corpus, vocabulary: Vocabulary) -> BoxTargets | None:
     """The boxes of the training images, if a setting uses them."""
     if not config.uses_of_boxes:
         return None
     for number, file in enumerate(config.data.boxes):
-        pictures = with_boxes(pictures, config.path(file), setting=f"data.boxes.{number}")
-    if config.training.scst and config.training.scst.reward.uses_boxes and any(item.phrases for item in pictures):
+        images = with_boxes(images, config.path(file), setting=f"data.boxes.{number}")
+    if config.training.scst and config.training.scst.reward.uses_boxes and any(item.phrases for item in images):
         raise UsageError(
             "training.scst.reward.objects needs all objects of a photo, but data.boxes has phrases, which name only "
             "what their captions mention; set training.scst.reward.objects and training.scst.reward.invented to 0"
         )
-    return BoxTargets.of(pictures, corpus, vocabulary)
+    return BoxTargets.of(images, corpus, vocabulary)
 
 
 def _cell_head(

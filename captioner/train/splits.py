@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from captioner.data.boxes import boxed_images
+from captioner.data.boxes import boxed_images, picture_key
 from captioner.data.caption_set import CaptionSet, Item, combine
 from captioner.data.formats.detection import read_set
 from captioner.data.split import divide
-from captioner.errors import CaptionerError
+from captioner.errors import CaptionerError, UsageError
 from captioner.files import zip_paths
 from captioner.files.atomic import write_atomically
 from captioner.train.config import Config, SourceSettings
@@ -37,17 +37,36 @@ def read_split(config: Config, which: str) -> CaptionSet:
 
 
 def uncaptioned_images(config: Config, train: CaptionSet, val: CaptionSet) -> tuple[Item, ...]:
-    """The images that train the auxiliary head only. They are in neither split."""
+    """The images that train the auxiliary head only. They are in no split that the config's caption files name."""
     head = config.training.cell_categories
     if head is None or head.images is None:
         return ()
-    known = {item.path.name for item in (*train, *val)}
+    known = {picture_key(item.path) for item in (*train, *val, *_other_splits(config))}
     items = {}
-    for file in config.data.boxes:
-        setting = "training.cell_categories.images"
-        boxed = boxed_images(config.path(file), config.path(head.images), images_setting=setting)
-        items |= {item.path.name: item for item in boxed if item.path.name not in known}
-    return tuple(items.values())[: config.training.limit]
+    for number, file in enumerate(config.data.boxes):
+        boxed = boxed_images(
+            config.path(file),
+            config.path(head.images),
+            setting=f"data.boxes.{number}",
+            images_setting="training.cell_categories.images",
+        )
+        items |= {key: item for item in boxed if (key := picture_key(item.path)) not in known}
+    if not items:
+        raise UsageError(
+            f"training.cell_categories.images: {head.images} has no image with boxes in data.boxes that is in no split"
+        )
+    return tuple(items.values())
+
+
+def _other_splits(config: Config) -> Iterator[Item]:
+    """All images of the config's caption files, and of caption files beside them with val or test in their names."""
+    sources = config.data.train if isinstance(config.data.val, float) else (*config.data.train, *config.data.val)
+    for source in sources:
+        path, images = config.path(source.captions), config.path(source.images) if source.images else None
+        yield from read_set(path, images, format=source.format)
+        for beside in sorted(path.parent.glob("captions_*.json")) if path.is_file() else ():
+            if beside != path and ("val" in beside.name or "test" in beside.name):
+                yield from read_set(beside, images)
 
 
 def split_record(config: Config, train: CaptionSet, val: CaptionSet) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from captioner.errors import CaptionerError
 from captioner.files.atomic import sweep, write_atomically
 from captioner.inference.torch_backend import TorchBackend
+from captioner.model.weights import ENCODER_PREFIX
 from captioner.train import checkpoint, run_warnings, schedule
 from captioner.train import config_file as configs
 from captioner.train.batch_loss import BatchLoss
@@ -174,7 +175,7 @@ class Trainer:
         for parameter in self.setup.tail:
             parameter.requires_grad_(epoch >= tune.start_epoch)
         if tune.has_ended(epoch):
-            of_encoder = [name for name in self.setup.trainable if name.startswith("encoder.")]
+            of_encoder = [name for name in self.setup.trainable if name.startswith(ENCODER_PREFIX)]
             self.ema.adopt(of_encoder)
             for name in of_encoder:
                 self.setup.trainable[name].requires_grad_(False)
@@ -208,7 +209,9 @@ class Trainer:
         def fetch(i: int) -> tuple[Batch, Tensor, BatchBoxes | None]:
             batch = batches[first + i].for_process(rank, self.world.size)
             rng = np.random.default_rng([self.config.seed, epoch, first + i, rank, 0xF1])
-            images = np.concatenate([batch.images, parts[first + i][rank :: self.world.size]])
+            part = parts[first + i]
+            part = part[: len(part) - len(part) % self.world.size]  # as many for each process
+            images = np.concatenate([batch.images, part[rank :: self.world.size]])
             augmented = self.setup.train_grids.augmented(images, rng)
             targets = self.setup.box_targets
             return batch, augmented.grids, targets.batch(images, augmented.views) if targets else None

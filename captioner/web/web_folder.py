@@ -162,6 +162,8 @@ def _model_files(bundle: Bundle) -> dict[str, bytes]:
     records = {name: record for name, record in manifest.files.items() if name in wanted}
     values = manifest.to_json() | {"files": {name: asdict(record) for name, record in records.items()}}
     files = {f"{home}/{MANIFEST}": _json(values)}
+    if other is not None:
+        files[f"model/{other}/{MANIFEST}"] = (bundle.folder.parent / other / MANIFEST).read_bytes()
     for name in records:
         at = f"model/{name.removeprefix('../')}" if other_bundle(name) else f"{home}/{name}"
         files[at] = (bundle.folder / name).read_bytes()

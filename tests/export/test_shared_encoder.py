@@ -19,6 +19,7 @@ from captioner.inference.search import SearchOptions, search
 from captioner.model.weights import ENCODER_PREFIX, load_network, read_tensors
 from captioner.train.setup import prepare
 from captioner.train.start import start
+from tests.cli import command_line
 from tests.train import tiny_run
 from tests.train.short_runs import ALONE
 
@@ -95,6 +96,24 @@ def test_a_copy_with_8_bit_graphs_has_its_own_encoder(models: Path, runs: Path) 
         load_bundle(models / "kept")
 
 
+def test_the_command_says_the_size_of_its_own_folder(models: Path, runs: Path) -> None:
+    beside = models / "kept" / ".." / "first"
+    how = ["--licence", "MIT", "--encoder-of", beside]
+    done = command_line.run("export", runs / "kept", "--output", models / "again", *how)
+    assert done.returncode == 0, done.stderr
+    size = sum(path.stat().st_size for path in (models / "again").iterdir() if path.name != "manifest.json")
+    assert f"{size / 1e6:.1f} MB" in done.stdout
+    done = command_line.run("export", runs / "kept", "--web", models / "web", *how)
+    assert done.returncode == 2
+    assert "--encoder-of is for a bundle: give --output DIR too" in done.stderr
+
+
+def test_another_bundle_in_the_place_of_the_other_one_is_named(models: Path, runs: Path) -> None:
+    export(runs / "moved", models / "first", overwrite=True)
+    with pytest.raises(CaptionerError, match="is not the file that this bundle was made with; the bundle 'first' was"):
+        load_bundle(models / "kept")
+
+
 def test_another_encoder_is_refused(models: Path, runs: Path) -> None:
     with pytest.raises(UsageError, match=r"is not that of the run; .*training\.tune\.end_epoch=0"):
         export(runs / "moved", models / "moved", encoder_of=models / "first")
@@ -108,5 +127,11 @@ def test_the_other_bundle_must_be_beside_the_new_one_and_whole(models: Path, run
         export(runs / "kept", models / "first", encoder_of=models / "first", overwrite=True)
     with pytest.raises(UsageError, match="has no encoder of its own"):
         export(runs / "kept", models / "third", encoder_of=models / "kept")
+    with pytest.raises(UsageError, match="give it another one with --name"):
+        export(runs / "kept", models / "third", encoder_of=models / "first", name="first")
+    strange = models / "the first"
+    shutil.copytree(models / "first", strange)
+    with pytest.raises(UsageError, match="can't be in a manifest"):
+        export(runs / "kept", models / "third", encoder_of=strange)
     with pytest.raises(UsageError, match="leave out --int8"):
         export(runs / "kept", models / "third", encoder_of=models / "first", int8=True)

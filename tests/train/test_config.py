@@ -93,6 +93,11 @@ def test_set_can_open_a_section_that_is_null(tmp_path: Path) -> None:
         ("training.captions=0", "training.captions: input should be greater than or equal to 1, got 0"),
         ("encoder.annotations=head", "encoder.annotations: input should be a valid tuple, got 'head'"),
         ("training.scst={start_epoch: 0, samples: 1}", "the leave_one_out baseline needs samples >= 2"),
+        ("training.grounding={final_epoch: 2}", "final_epoch needs final_weight"),
+        (
+            "training={cell_categories: {}, tune: {end_epoch: 0}}",
+            "training.cell_categories clashes with training.tune.end_epoch=0",
+        ),
         (
             "training.scst={start_epoch: 0, reward: {cider: 0}}",
             "at least one of cider, bleu and meteor must be above 0",

@@ -53,6 +53,8 @@ def test_a_loss_that_is_mostly_a_regulariser() -> None:
     boxes = {"loss": 10.0, "coverage": 0.0, "cell_categories": 30.0}
     (warning,) = of_metrics(settings(cell_categories={"weight": 1.0}), boxes)
     assert "75% of the loss is the term of training.cell_categories.weight=1" in warning
+    self_critical = {"reward": 1.2, "cell_categories": 3.0}
+    assert list(of_metrics(settings(cell_categories={"weight": 1.0}), self_critical)) == []
 
 
 def test_a_run_prints_each_warning_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,18 +67,49 @@ def test_the_limit_of_images_is_theirs_too(data: Path) -> None:
     assert (len(setup.corpus), setup.uncaptioned) == (3, range(3, 6))
 
 
-def test_images_that_are_missing_are_left_out(data: Path) -> None:
-    whole = prepared(data)
+def uncaptioned(data: Path) -> dict[str, Any]:
+    """The record of the first training image without captions."""
     names = {record["file_name"] for record in json.loads((data / "captions_train.json").read_text())["images"]}
-    listed = json.loads((data / "instances_train.json").read_text())["images"]
-    first = next(record["file_name"] for record in listed if record["file_name"] not in names)
-    (data / "images" / first).unlink()
-    assert len(prepared(data).uncaptioned) == len(whole.uncaptioned) - 1
+    listed: list[dict[str, Any]] = json.loads((data / "instances_train.json").read_text())["images"]
+    return next(record for record in listed if record["file_name"] not in names)
 
 
-def test_a_missing_folder_is_named_with_its_setting(data: Path) -> None:
+def test_images_that_are_missing_are_left_out(data: Path) -> None:
+    (data / "images" / uncaptioned(data)["file_name"]).unlink()
+    assert len(prepared(data).uncaptioned) == 5
+
+
+def test_images_without_boxes_are_left_out(data: Path) -> None:
+    file, bare = data / "instances_train.json", uncaptioned(data)["id"]
+    instances = json.loads(file.read_text())
+    instances["annotations"] = [record for record in instances["annotations"] if record["image_id"] != bare]
+    file.write_text(json.dumps(instances))
+    assert len(prepared(data).uncaptioned) == 5
+
+
+def test_a_test_image_is_left_out_also_under_its_name_in_another_release(data: Path) -> None:
+    """Most of Karpathy's test images are in COCO's instances_train2017.json."""
+    record = uncaptioned(data)
+    new, old = "000000000042.png", "COCO_val2014_000000000042.png"
+    (data / "images" / record["file_name"]).rename(data / "images" / new)
+    file = data / "instances_train.json"
+    file.write_text(file.read_text().replace(json.dumps(record["file_name"]), json.dumps(new)))
+    assert len(prepared(data).uncaptioned) == 6
+    tests = json.loads((data / "captions_test.json").read_text())
+    tests["images"].append({"id": 42, "file_name": old})
+    tests["annotations"].append({"id": 999, "image_id": 42, "caption": "a circle"})
+    (data / "captions_test.json").write_text(json.dumps(tests))
+    assert len(prepared(data).uncaptioned) == 5
+
+
+def test_a_missing_folder_and_one_without_such_images_are_named_with_their_setting(data: Path) -> None:
     with pytest.raises(UsageError, match=r"training\.cell_categories\.images"):
         prepared(data, training__cell_categories={"images": "nowhere"})
+    (data / "none").mkdir()
+    with pytest.raises(UsageError, match=r"training\.cell_categories\.images: none has no image with boxes"):
+        prepared(data, training__cell_categories={"images": "none"})
+    with pytest.raises(UsageError, match=r"no such instances file or folder.*data\.boxes\.0"):
+        prepared(data, data__boxes=["nowhere.json"])
 
 
 def test_each_is_read_once_per_epoch_and_the_epochs_differ() -> None:

@@ -64,6 +64,7 @@ def test_the_encoder_of_a_neighbouring_bundle_comes_along(tmp_path: Path, runtim
     write_web_folder(second.folder, tmp_path / "web")
     assert {name for name in files_of(tmp_path / "web") if "encoder" in name} == {"model/first/encoder.onnx"}
     assert "model/first/encoder.onnx" in json.loads((tmp_path / "web" / "captioner.json").read_text())["model_files"]
+    assert Captioner.load(tmp_path / "web" / "model" / "second").defaults == Captioner.load(second.folder).defaults
 
 
 def test_an_existing_folder_is_kept_and_another_persons_is_never_replaced(tmp_path: Path, model: Path, runtime: object):
