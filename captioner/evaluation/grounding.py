@@ -86,8 +86,9 @@ class Grounding:
     sizes: dict[str, SizeFigures]  # small, medium, large, where there are such nouns
 
 
-# COCO's limits of small and medium objects, 32 x 32 and 96 x 96 pixels, relative to a picture of 640 x 480.
-SMALL, MEDIUM = 32 * 32 / (640 * 480), 96 * 96 / (640 * 480)
+# Bounds of small and medium objects, as shares of the picture's area: 32 x 32 and 96 x 96 pixels of 256 x 256, the size
+# at which the models see a picture. The pixels are COCO's bounds, which COCO counts in the original picture.
+SMALL, MEDIUM = 32 * 32 / 256**2, 96 * 96 / 256**2
 
 
 def grounded_nouns(

@@ -92,12 +92,25 @@ def test_figures_by_size_use_the_largest_box_of_the_noun() -> None:
     def boxes(side: float) -> list[Box]:
         return [Box("dog", 0, 0, 10, 10), Box("dog", 0, 0, side, side)]
 
-    captions, sides = [dog] * 4, (20, 50, 100, 600)  # shares of the picture: 0.0004, 0.0025, 0.01, 0.36
+    captions, sides = [dog] * 4, (50, 100, 300, 600)  # shares of the picture: 0.0025, 0.01, 0.09, 0.36
     nouns, _ = grounded_nouns(captions, [boxes(side) for side in sides], [frame] * 4)
     figures = grounding(nouns)
     assert figures is not None
     assert {name: sized.nouns for name, sized in figures.sizes.items()} == {"small": 2, "medium": 1, "large": 1}
     assert figures.sizes["large"].mass.value.value > figures.sizes["small"].mass.value.value
+
+
+@pytest.mark.parametrize("scale", [1, 2.5], ids=["256x256", "640x640"])
+@pytest.mark.parametrize(
+    ("side", "size"), [(31.9, "small"), (32, "medium"), (95.9, "medium"), (96, "large")], ids=lambda value: str(value)
+)
+def test_sizes_are_those_of_a_picture_of_256_pixels(side: float, size: str, scale: float) -> None:
+    """Small is under 32 x 32 of 256 x 256 pixels, medium is under 96 x 96, in pictures of any resolution."""
+    box = Box("dog", 0, 0, side * scale, side * scale)
+    picture = round(256 * scale)
+    nouns, _ = grounded_nouns([caption(word("dog", LEFT))], [[box]], [Frame(picture, picture)])
+    figures = grounding(nouns)
+    assert figures is not None and set(figures.sizes) == {size}
 
 
 def test_other_maps_can_be_judged_in_place_of_the_attention() -> None:
