@@ -79,7 +79,8 @@ class Grounding:
 
     images: int  # with such a noun
     nouns: int
-    absent: int  # nouns of a category without a box in the picture; not in the figures
+    absent: int  # nouns of a category without a box in the picture; not in the figures of the maps
+    absent_share: Mean  # of all nouns that name a category
     mass: Comparison
     pointing: Comparison
     labels: dict[str, CategoryFigures]  # most frequent first
@@ -96,21 +97,21 @@ def grounded_nouns(
     boxes: Sequence[Sequence[Box]],
     frames: Sequence[Frame],
     maps: Sequence[Sequence[Map]] | None = None,
-) -> tuple[list[GroundedNoun], int]:
-    """The nouns whose category has boxes in the picture, and the number of nouns whose category has none.
+) -> tuple[list[GroundedNoun], list[int]]:
+    """The nouns whose category has boxes in the picture, and the image of each noun whose category has none.
 
     `maps` are maps to judge instead of the attention, one per word of each caption.
     """
     labels = {box.label for image_boxes in boxes for box in image_boxes}
     nouns: list[GroundedNoun] = []
-    absent = 0
+    absent: list[int] = []
     for image, (caption, image_boxes, frame) in enumerate(zip(captions, boxes, frames, strict=True)):
         if not image_boxes:  # the picture was not annotated
             continue
         for mention in mentions([word.text for word in caption.words], labels):
             named = [box for box in image_boxes if box.label == mention.label]
             if not named:
-                absent += 1
+                absent.append(image)
                 continue
             if maps is not None:
                 own_maps = list(maps[image][mention.first : mention.last])
@@ -125,16 +126,35 @@ def grounded_nouns(
     return nouns, absent
 
 
-def grounding(nouns: Sequence[GroundedNoun], absent: int = 0) -> Grounding | None:
-    """None if no noun names a box."""
+def grounding(nouns: Sequence[GroundedNoun], absent: Sequence[int]) -> Grounding | None:
+    """None if no noun names a box. `absent` has the image of each noun without a box."""
     if not nouns:
         return None
     limits = {"small": (0.0, SMALL), "medium": (SMALL, MEDIUM), "large": (MEDIUM, math.inf)}
     by_size = {name: [n for n in nouns if low <= n.area < high] for name, (low, high) in limits.items()}
     sizes = {name: SizeFigures(len(group), *_compared(group)) for name, group in by_size.items() if group}
+    mass, pointing = _compared(nouns)
     return Grounding(
-        len({noun.image for noun in nouns}), len(nouns), absent, *_compared(nouns), _categories(nouns), sizes
+        images=len({noun.image for noun in nouns}),
+        nouns=len(nouns),
+        absent=len(absent),
+        absent_share=_absent_share(nouns, absent),
+        mass=mass,
+        pointing=pointing,
+        labels=_categories(nouns),
+        sizes=sizes,
     )
+
+
+def _absent_share(nouns: Sequence[GroundedNoun], absent: Sequence[int]) -> Mean:
+    without_box: dict[int, list[float]] = {}
+    for noun in nouns:
+        without_box.setdefault(noun.image, []).append(0.0)
+    for image in absent:
+        without_box.setdefault(image, []).append(1.0)
+    share = mean_of(list(without_box.values()))
+    assert share is not None
+    return share
 
 
 def _compared(nouns: Sequence[GroundedNoun]) -> tuple[Comparison, Comparison]:

@@ -157,7 +157,12 @@ def _grounding(figures: Grounding) -> Section:
         _compared("pointing game", figures.pointing),
         *(_compared(f"pointing game, {size} objects", sized.pointing) for size, sized in figures.sizes.items()),
         Row("nouns with a box", f"{figures.nouns:,}", remark=f"in {figures.images:,} images"),
-        Row("nouns without a box", f"{figures.absent:,}", remark="no box of this category in the picture; not counted"),
+        Row(
+            "nouns without a box",
+            f"{figures.absent_share.value:.1%}",
+            _percent(figures.absent_share),
+            f"{figures.absent:,} of {figures.nouns + figures.absent:,}; no box of their category in the picture",
+        ),
     )
     return Section("Attention and boxes", rows, "attention for nouns, compared with the boxes of their category")
 

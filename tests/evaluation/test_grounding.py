@@ -39,7 +39,24 @@ def test_nouns_without_a_box_are_counted_separately() -> None:
     found = grounding(*grounded_nouns(captions, boxes, [FRAME] * 3))
     assert found is not None
     assert (found.nouns, found.absent) == (1, 2)
+    assert found.absent_share.value == pytest.approx(2 / 3)
     assert found.mass.elsewhere is None  # there is no other picture with a noun
+
+
+def test_the_share_of_nouns_without_a_box_has_an_interval_over_images() -> None:
+    """Half of the pictures have no cat. Naming the cat five times per caption makes the interval no narrower.
+
+    Its half width is that of a share of 400 independent pictures: 1.96 * sqrt(0.5 * 0.5 / 400).
+    """
+    boxes = [[Box("cat", 0, 0, 10, 10)], [Box("dog", 0, 0, 10, 10)]] * 200
+    for times in (1, 5):
+        captions = [caption(*[word("cat", LEFT)] * times)] * 400
+        found = grounding(*grounded_nouns(captions, boxes, [FRAME] * 400))
+        assert found is not None
+        assert (found.absent, found.absent_share.value) == (200 * times, 0.5)
+        half = 1.96 * math.sqrt(0.25 / 400)
+        assert found.absent_share.low == pytest.approx(0.5 - half, abs=half / 5)
+        assert found.absent_share.high == pytest.approx(0.5 + half, abs=half / 5)
 
 
 def test_captions_without_nouns_have_no_figures() -> None:
@@ -60,7 +77,7 @@ def test_a_noun_of_two_words_has_the_mean_of_their_maps() -> None:
     captions = [caption(word("hot", LEFT), word("dog", RIGHT))]
     boxes = [[Box("hot dog", 0, 0, 10, 10), Box("dog", 10, 0, 20, 10)]]
     named, absent = grounded_nouns(captions, boxes, [FRAME])
-    assert [each.label for each in named] == ["hot dog"] and absent == 0
+    assert [each.label for each in named] == ["hot dog"] and absent == []
     assert named[0].mass == pytest.approx(0.5)
 
 
@@ -93,8 +110,8 @@ def test_figures_by_size_use_the_largest_box_of_the_noun() -> None:
         return [Box("dog", 0, 0, 10, 10), Box("dog", 0, 0, side, side)]
 
     captions, sides = [dog] * 4, (50, 100, 300, 600)  # shares of the picture: 0.0025, 0.01, 0.09, 0.36
-    nouns, _ = grounded_nouns(captions, [boxes(side) for side in sides], [frame] * 4)
-    figures = grounding(nouns)
+    nouns, absent = grounded_nouns(captions, [boxes(side) for side in sides], [frame] * 4)
+    figures = grounding(nouns, absent)
     assert figures is not None
     assert {name: sized.nouns for name, sized in figures.sizes.items()} == {"small": 2, "medium": 1, "large": 1}
     assert figures.sizes["large"].mass.value.value > figures.sizes["small"].mass.value.value
@@ -108,8 +125,7 @@ def test_sizes_are_those_of_a_picture_of_256_pixels(side: float, size: str, scal
     """Small is under 32 x 32 of 256 x 256 pixels, medium is under 96 x 96, in pictures of any resolution."""
     box = Box("dog", 0, 0, side * scale, side * scale)
     picture = round(256 * scale)
-    nouns, _ = grounded_nouns([caption(word("dog", LEFT))], [[box]], [Frame(picture, picture)])
-    figures = grounding(nouns)
+    figures = grounding(*grounded_nouns([caption(word("dog", LEFT))], [[box]], [Frame(picture, picture)]))
     assert figures is not None and set(figures.sizes) == {size}
 
 

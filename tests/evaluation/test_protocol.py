@@ -5,21 +5,26 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from captioner.data.caption_set import Box
 from captioner.errors import CaptionerError, UsageError
 from captioner.evaluation import protocol, tables
 from captioner.evaluation.annotation_sources import FeatureCache, PictureFiles
 from captioner.evaluation.evaluated_model import EvaluatedModel, load_model
 from captioner.evaluation.evaluation_set import read_evaluation_set
+from captioner.evaluation.grounding import grounded_nouns, grounding
 from captioner.evaluation.protocol import Evaluation
+from captioner.images.frame import Frame
 from captioner.inference.search import SearchOptions
 from captioner.metrics.text_scores import score
 from tests.data.caption_files import coco, write
+from tests.evaluation.handmade_maps import LEFT, caption, word
 from tests.tiny_bundle import SIDE, write_model
 
 REFERENCES = {
@@ -171,6 +176,17 @@ def test_boxes_and_deletion_are_measured_if_asked_for(model, folder) -> None:
     for title in ("Hallucination", "CHAIRi", "Reliance", "words from habit"):
         assert title in written
     assert {"hallucination", "reliance", "randomisation"} <= set(tables.record(evaluation))
+
+
+def test_the_share_of_nouns_without_a_box_is_printed_and_in_the_json(model, folder) -> None:
+    named = [caption(word("dog", LEFT), word("cat", LEFT)), caption(word("dog", LEFT)), caption(word("dog", LEFT))]
+    dog, cat, frame = Box("dog", 0, 0, 10, 10), Box("cat", 0, 0, 10, 10), Frame(20, 10)
+    found = grounding(*grounded_nouns(named, [[dog], [dog], [cat]], [frame] * 3))  # a cat and a dog are absent
+    evaluation = replace(evaluate(model, folder, likelihood=False), grounding=found)
+    (line,) = [line for line in tables.text(evaluation).splitlines() if "nouns without a box" in line]
+    assert "50.0%" in line and " to " in line and "2 of 4" in line
+    share = tables.record(evaluation)["boxes"]["absent_share"]
+    assert share["low"] < share["value"] == 0.5 < share["high"]
 
 
 def test_limit_uses_the_first_images_and_adds_a_note(model, folder) -> None:

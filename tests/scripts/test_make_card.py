@@ -58,7 +58,7 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
     (tmp_path / "other.json").write_text("[]")
     for wrong, why in (
         (tmp_path / "missing.json", "No such file"),
-        (tmp_path / "other.json", "need output of `captioner evaluate --json`"),
+        (tmp_path / "other.json", "need output of this version's `captioner evaluate --json`"),
     ):
         inputs = ["--evaluation", wrong, "--runs", run]
         refused = subprocess.run(
@@ -75,7 +75,8 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     evidence = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
     (folder / "evidence.json").write_text(evidence)
     figure = {"value": {"value": 0.512, "low": 0.4, "high": 0.6}, "even": 0.25, "elsewhere": None}
-    boxes = {"images": 7, "nouns": 9, "mass": figure, "pointing": figure}
+    boxes = {"images": 7, "nouns": 9, "absent": 3, "mass": figure, "pointing": figure}
+    boxes |= {"absent_share": {"value": 0.25, "low": 0.1, "high": 0.4}}
     boxes |= {"sizes": {"small": {"nouns": 1, "pointing": figure}, "large": {"nouns": 1234, "pointing": figure}}}
     boxes |= {"labels": {"cat": {"nouns": 9, "pointing": 0.512}}}
     evaluation = json.loads((folder / "evaluation.json").read_text()) | {"boxes": boxes}
@@ -88,6 +89,7 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     before = (ROOT / "weights" / "hard" / "README.md").read_text(encoding="utf-8")
     assert "| pointing game, small objects (1 noun) | 51.2 % (40.0 to 60.0) | 25.0 % | - |" in done.stdout
     assert "| pointing game, large objects (1,234 nouns) | 51.2 %" in done.stdout
+    assert "Mentioned objects without a box in the picture: 25.0 % (10.0 to 40.0) of 12. " in done.stdout
     assert "--split val --offset 1000 \\\n" in done.stdout
     assert "cat 51 % of 9" in done.stdout and "(`--randomised`, 2 images)" in done.stdout
     title = "## Attention and objects\n"
