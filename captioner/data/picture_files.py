@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from captioner.errors import CaptionerError
 from captioner.files import zip_paths
 from captioner.images.decoding import inspect
 from captioner.images.reading import read_image
+
+_PNG_END = b"\0\0\0\0IEND\xae\x42\x60\x82"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class PictureFindings:
     unreadable: tuple[tuple[Path, str], ...]  # with the reason
     same: tuple[tuple[Path, ...], ...]
     bytes: int
-    decoded: bool  # whether every pixel was decoded, or only the headers
+    decoded: bool  # whether every pixel of every picture was decoded
 
 
 def inspect_pictures(
@@ -34,7 +37,10 @@ def inspect_pictures(
     threads: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PictureFindings:
-    """Open every file once. By default only headers are read; with `decode`, every pixel is decoded."""
+    """Open every file. With `decode`, every pixel is decoded.
+
+    By default the header is read, and a file is decoded only where its end does not show that it is whole.
+    """
     sizes: dict[Path, int] = {}
     missing = []
     for path in dict.fromkeys(paths):
@@ -87,13 +93,47 @@ def _size(path: Path) -> int:
 def _problem(path: Path, decode: bool) -> str | None:
     """Why captioning and training could not read this file; None if they can."""
     try:
-        if decode:
-            read_image(path, min_side=512)  # as in training: a large JPEG is decoded at a part of its size
-        else:
+        if not decode:
             inspect(path)
+        if decode or not _is_whole(path):
+            read_image(path, min_side=512)  # as in training: a large JPEG is decoded at a part of its size
     except CaptionerError as error:
         return str(error).removeprefix(f"{path}: ")
     return None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the end of the file shows that nothing is cut off. False where only decoding can tell."""
+    try:
+        with zip_paths.open_binary(path) as file:
+            start = file.read(16)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(_PNG_END)))
+            end = file.read()
+            if start.startswith(b"\xff\xd8\xff"):  # JPEG
+                return end.endswith(b"\xff\xd9")
+            if start.startswith(b"\x89PNG"):
+                return end == _PNG_END
+            if start.startswith(b"RIFF"):  # WebP
+                return int.from_bytes(start[4:8], "little") + 8 <= size
+            return start[4:8] == b"ftyp" and _boxes_are_whole(file, size)  # HEIC, AVIF
+    except (OSError, CaptionerError):
+        return False
+
+
+def _boxes_are_whole(file: IO[bytes], size: int) -> bool:
+    """Whether the top boxes of a HEIC or AVIF file fill it exactly."""
+    position = 0
+    while position < size:
+        file.seek(position)
+        header = file.read(16)
+        length = int.from_bytes(header[:4], "big")
+        if length == 1:
+            length = int.from_bytes(header[8:16], "big")
+        if length < 8:
+            return False
+        position += length
+    return position == size
 
 
 def _digest(path: Path) -> str | None:

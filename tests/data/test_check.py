@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from captioner.data import picture_files
 from captioner.data.caption_set import CaptionSet, Item
 from captioner.data.check import check
+from captioner.data.picture_files import inspect_pictures
 from captioner.errors import CaptionerError
+from captioner.images.reading import load_for_model
 from tests.data.caption_files import picture
 
 
@@ -65,16 +68,44 @@ def test_unreadable_pictures_are_found(correct_set: CaptionSet, tmp_path: Path, 
     assert "1 images can't be read" in findings.problems(allow_missing=True)[0]
 
 
-def test_a_cut_off_picture_is_found_only_by_decoding_and_the_findings_say_if_pictures_were_decoded(
+@pytest.mark.parametrize("kind", ["jpg", "png", "webp", "gif", "bmp", "tif", "avif"])
+def test_a_cut_off_picture_is_found_without_decoding_the_others(
+    correct_set: CaptionSet, tmp_path: Path, kind: str
+) -> None:
+    whole = picture(tmp_path / f"whole.{kind}", 50, size=(64, 64))
+    cut, followed = tmp_path / f"cut.{kind}", tmp_path / f"followed.{kind}"
+    cut.write_bytes(whole.read_bytes()[:-20] if kind != "png" else whole.read_bytes()[:-40])
+    followed.write_bytes(whole.read_bytes() + b"what a phone appends" * 9)
+    with pytest.raises(CaptionerError):
+        load_for_model(cut, 256)
+    load_for_model(followed, 256)
+    items = [Item(i, file, ("a dog",), "train") for i, file in enumerate((whole, followed, cut), 10)]
+    findings = check(with_item(correct_set, *items))
+    assert not findings.decoded
+    assert [file for file, _ in findings.splits[0].unreadable] == [str(cut)]
+    assert "train: 1 images can't be read" in findings.problems()[0]
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png", "webp", "avif"])
+def test_whole_pictures_of_the_usual_formats_are_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = picture(tmp_path / f"whole.{kind}", 50, size=(64, 64))
+    decoded: list[Path] = []
+    monkeypatch.setattr(picture_files, "read_image", lambda path, **_: decoded.append(path))
+    assert inspect_pictures([file]).unreadable == ()
+    assert decoded == []
+
+
+def test_damage_inside_a_picture_is_found_only_by_decoding_and_the_findings_say_if_pictures_were_decoded(
     correct_set: CaptionSet, tmp_path: Path
 ) -> None:
-    whole = picture(tmp_path / "whole.jpg", 50, size=(64, 64))
-    cut = tmp_path / "cut.jpg"
-    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    data = with_item(correct_set, Item(9, cut, ("a dog",), "train"))
+    content = picture(tmp_path / "damaged.png", 50, size=(64, 64)).read_bytes()
+    (tmp_path / "damaged.png").write_bytes(content[:700] + content[-12:])  # its middle is missing
+    data = with_item(correct_set, Item(9, tmp_path / "damaged.png", ("a dog",), "train"))
     headers, pixels = check(data), check(data, decode=True)
     assert (headers.decoded, headers.splits[0].unreadable) == (False, ())
-    assert pixels.decoded and pixels.splits[0].unreadable[0][0] == str(cut)
+    assert pixels.decoded and pixels.splits[0].unreadable[0][0].endswith("damaged.png")
 
 
 @pytest.mark.parametrize("decode", [False, True])

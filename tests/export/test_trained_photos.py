@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -198,6 +199,7 @@ def test_a_test_split_is_never_trained_on(model: Path, tmp_path: Path) -> None:
         (["photos"], 1, "1 picture is too few to be divided into train, val; add pictures with captions"),
         (["photos/a.jpg"], 1, "not a caption file but a binary one, such as a picture; give the folder"),
         (["broken"], 1, "1 of 2 pictures can't be used"),
+        (["cut"], 1, "1 of 2 pictures can't be used"),
         (["photos", "--set", "training.epoch=3"], 2, "Did you mean 'epochs'?"),
         ([], 2, "give a folder of photos or --config FILE"),
     ],
@@ -209,8 +211,9 @@ def test_bad_input_is_one_sentence(
     for folder in ("photos", "bare", "broken"):
         picture(tmp_path / folder / "a.jpg")
     write(tmp_path / "photos" / "a.txt", "a dog")
-    for name in ("a", "b"):
-        write(tmp_path / "broken" / f"{name}.txt", "a dog")
+    for folder, name in itertools.product(("broken", "cut"), ("a", "b")):
+        write(tmp_path / folder / f"{name}.txt", "a dog")
+    (tmp_path / "cut" / "b.jpg").write_bytes(picture(tmp_path / "cut" / "a.jpg").read_bytes()[:-30])
     (tmp_path / "broken" / "b.jpg").write_bytes(b"no picture")
     done = run("train", *arguments)
     assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
