@@ -65,11 +65,6 @@ class Findings:
     indivisible: str | None  # why no val split can be split off, where there is none
 
     @property
-    def known_words(self) -> int:
-        """Words of the vocabulary, without the special ones."""
-        return self.vocabulary_size - len(SPECIAL)
-
-    @property
     def images(self) -> int:
         return sum(split.images for split in self.splits)
 
@@ -99,11 +94,6 @@ class Findings:
                 )
         if self.indivisible is not None:
             problems.append(f"there is no val split, and none can be split off: {self.indivisible}")
-        if self.captions and not self.known_words:
-            problems.append(
-                f"no word of {self.vocabulary_split} occurs {self.minimum_count} times, so every word would be "
-                "unknown; lower data.minimum_count in the config (--min-count here)"
-            )
         return problems
 
 
@@ -137,6 +127,12 @@ def check(
         notes += (
             f"there is no val split; `data.val: {VALIDATION}` in a config splits one off, "
             "`captioner data split` writes it",
+        )
+    if distinct and len(vocabulary) == len(SPECIAL):
+        notes += (
+            f"no word of {vocabulary_source.items[0].split} occurs {minimum_count} times: a model that is trained from "
+            "scratch needs a lower data.minimum_count (--min-count here), one that is trained further has its own "
+            "vocabulary",
         )
     return Findings(
         name=captions.name,
