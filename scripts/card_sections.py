@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 
 def replace_section(card: str, title: str, lines: Iterable[str], *, after: str | None = None) -> str:
@@ -21,3 +22,20 @@ def replace_section(card: str, title: str, lines: Iterable[str], *, after: str |
         parts[at:at] = [title, f"\n{text}\n\n"]
     sections = (f"## {title}\n{text}" for title, text in zip(parts[1::2], parts[2::2], strict=True))
     return (parts[0] + "".join(sections)).rstrip() + "\n"
+
+
+def curve_lines(docs: Path, name: str, runs: list[Path]) -> Iterator[str]:
+    """The learning curve with its log, and the command that draws it; nothing if there is no picture."""
+    curve, log = docs / "pictures" / f"curve-{name}.svg", docs / "logs" / f"{name}.jsonl"
+    if not curve.is_file():
+        return
+    picture = f"docs/pictures/{curve.name}"
+    yield from ("", f"![Learning curves: likelihood, reward, BLEU-4 and CIDEr over epochs](../../{picture})", "")
+    chain = "--chain " if len(runs) > 1 else ""
+    if log.is_file():
+        source = f"docs/logs/{log.name}"
+        yield f"[The log](../../{source}), in which a row is a mean over many steps or a validation, is drawn by:"
+    else:
+        source = " ".join(f"runs/{run.name}" for run in runs)
+        yield "Drawn by:"
+    yield from ("", "```sh", f"scripts/draw_learning_curve {chain}{picture} {source}", "```")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from captioner.cli import main
 from captioner.train.start import start
+from card_sections import curve_lines
 from tests.train import tiny_run
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +30,9 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
     arguments = ["--model", run, "--data", shapes / "captions_val.json", "--split", "val", "--json", "--boxes", shapes]
     evaluation = CliRunner().invoke(main, ["evaluate", *map(str, arguments)]).stdout
     (tmp_path / "evaluation.json").write_text(evaluation)
+    (tmp_path / "whole.json").write_text(json.dumps({"captions": {"vocabulary": 512, "captions": 4385}, "notes": []}))
     inputs: list[str | Path] = ["--evaluation", tmp_path / "evaluation.json", "--runs", run]
+    inputs += ["--whole", tmp_path / "whole.json"]
     done = subprocess.run(
         [sys.executable, SCRIPT, "default", "--model", "default", *inputs],
         capture_output=True,
@@ -51,16 +54,21 @@ def test_measured_sections_are_replaced_and_the_others_stay(shapes: Path, tmp_pa
         assert f"| {name} | {score:.1f} |" in done.stdout
     if json.loads(evaluation)["boxes"]:
         assert "| pointing game | " in done.stdout and "CHAIRi" in done.stdout
+    assert " captions, 512 over all 4,385 of the split" in done.stdout
     assert_only_objects_are_replaced(tmp_path, run, shapes)
     captions = [line for line in done.stdout.splitlines() if line.startswith("| `examples/")]
     assert len(captions) == len(list((ROOT / "examples").glob("*.jpg")))
 
     (tmp_path / "other.json").write_text("[]")
+    part = json.loads(evaluation) | {"notes": ["images 1,001 to 4,385 of 4,385 (--offset, --limit)"]}
+    (tmp_path / "part.json").write_text(json.dumps(part))
+    complete = tmp_path / "evaluation.json"
     for wrong, why in (
-        (tmp_path / "missing.json", "No such file"),
-        (tmp_path / "other.json", "need output of this version's `captioner evaluate --json`"),
+        ([tmp_path / "missing.json"], "No such file"),
+        ([tmp_path / "other.json"], "need output of this version's `captioner evaluate --json`"),
+        ([complete, "--whole", tmp_path / "part.json"], "is not about all images"),
     ):
-        inputs = ["--evaluation", wrong, "--runs", run]
+        inputs = ["--evaluation", *wrong, "--runs", run]
         refused = subprocess.run(
             [sys.executable, SCRIPT, "default", "--model", "default", *inputs], capture_output=True, text=True
         )
@@ -103,3 +111,28 @@ def assert_only_objects_are_replaced(folder: Path, run: Path, shapes: Path) -> N
     ):
         refused = subprocess.run([sys.executable, SCRIPT, "hard", *map(str, arguments)], capture_output=True, text=True)
         assert refused.returncode and why in refused.stderr
+
+
+def test_a_curve_is_shown_with_the_command_that_draws_it_and_its_log(tmp_path: Path) -> None:
+    """The command in the text draws the picture in the text again."""
+    runs = []
+    for name in ("base", "tuned"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        row = {"step": 50, "epoch": 1, "nll": 2.0} if name == "base" else {"step": 50, "epoch": 1, "reward": 1.0}
+        (tmp_path / "runs" / name / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        runs.append(tmp_path / "runs" / name)
+    assert list(curve_lines(tmp_path / "docs", "default", runs)) == []
+
+    (tmp_path / "docs" / "pictures").mkdir(parents=True)
+    picture, log = tmp_path / "docs" / "pictures" / "curve-default.svg", tmp_path / "docs" / "logs" / "default.jsonl"
+    draw = [sys.executable, str(ROOT / "scripts" / "draw_learning_curve")]
+    for keep_log in ([], ["--log", str(log)]):
+        subprocess.run([*draw, "--chain", *keep_log, str(picture), *map(str, runs)], check=True, timeout=60)
+        drawn = picture.read_bytes()
+        lines = list(curve_lines(tmp_path / "docs", "default", runs))
+        assert "../../docs/pictures/curve-default.svg" in "\n".join(lines)
+        assert ("../../docs/logs/default.jsonl" in "\n".join(lines)) == bool(keep_log)
+        (command,) = [line for line in lines if line.startswith("scripts/")]
+        picture.unlink()
+        subprocess.run([*draw, *command.split()[1:]], cwd=tmp_path, check=True, timeout=60)
+        assert picture.read_bytes() == drawn
