@@ -33,7 +33,11 @@ class PassingError(Exception):
 
 
 class RangeError(Exception):
-    """The server has no such range (status 416): the file has another size than before."""
+    """The server has no such range (status 416); `size` is the size of its file, None if it does not tell."""
+
+    def __init__(self, message: str, size: int | None = None) -> None:
+        super().__init__(message)
+        self.size = size
 
 
 def check_url(url: str, setting: str) -> str:
@@ -81,7 +85,8 @@ def _opener() -> urllib.request.OpenerDirector:
 def _of_status(url: str, error: urllib.error.HTTPError) -> Exception:
     answer = f"{url}: the server answers {error.code} {error.reason}"
     if error.code == 416:
-        return RangeError(answer)
+        size = error.headers.get("Content-Range", "").removeprefix("bytes */")
+        return RangeError(answer, int(size) if size.isdigit() else None)
     if error.code in _PASSING:
         asked = error.headers.get("Retry-After", "")
         return PassingError(answer, float(asked) if asked.isdigit() else 0.0)

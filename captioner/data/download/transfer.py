@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,8 @@ class _Transfer:
         old = load_record(self.part)
         if old is not None and old.complete:
             return old
-        attempts = 0
-        while True:
-            try:
-                new = self._probe()
-                break
-            except PassingError as error:
-                attempts += 1
-                _pause_or_give_up(error, attempts, self.part)
+        on_disk = sum(old.done) if old is not None else 0
+        new = self._probe_patiently(expect_ranges=old is not None and old.ranges and on_disk > 0)
         if size is not None and new.size is not None and new.size != size:
             raise DownloadError(
                 f"{self.url}: the server's file has {new.size:,} bytes, the published one {size:,}: another file; "
@@ -110,22 +105,38 @@ class _Transfer:
         if old is not None and old.continues_as(new, md5):
             old.url, old.validator, old.ranges = new.url, new.validator, new.ranges
             return old
-        if old is not None and any(old.done) and old.ranges and new.ranges:
+        if old is not None and on_disk and old.ranges and new.ranges:
             known = old.url == new.url and (old.size != new.size or bool(old.validator and new.validator))
             raise _FileChanged(_CHANGED if known else "the server does not say whether this is still the same file")
+        if on_disk:
+            self.progress.clear()
+            say(f"{self.url}: the server sends no parts of the file; it is fetched again from its beginning")
+        forget(self.part)  # the record too: it must not describe the bytes of another attempt
         new.step = max(1, min(RANGE, -(-(new.size or 1) // self.connections))) if new.ranges else new.size or 1
         new.done = [0] * (-(-new.size // new.step) if new.size else 1)
         self.part.write_bytes(b"")
         return new
 
+    def _probe_patiently(self, *, expect_ranges: bool) -> TransferRecord:
+        """Ask again after passing failures, and also after answers without the range if ranges are expected."""
+        attempts = without_ranges = 0
+        while True:
+            try:
+                new = self._probe()
+            except PassingError as error:
+                attempts += 1
+                _pause_or_give_up(error, attempts, self.part)
+                continue
+            without_ranges += 1
+            if new.ranges or not expect_ranges or without_ranges == ATTEMPTS:
+                return new
+            pause_after(PassingError("no range"), without_ranges, threading.Event())
+
     def _probe(self) -> TransferRecord:
         try:
             with opened(self.url, {"Range": "bytes=0-0"}) as response:
+                self._refuse_web_page(response)
                 etag, date = response.headers.get("ETag", ""), response.headers.get("Last-Modified", "")
-                if response.headers.get_content_type() == "text/html" and self.part.suffixes[:1] != [".html"]:
-                    raise DownloadError(
-                        f"{self.url}: the answer is a web page, not the file; does the network ask for a login?"
-                    )
                 validator = etag if etag and not etag.startswith("W/") else date
                 total = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
                 if response.status == 206 and total:
@@ -134,6 +145,13 @@ class _Transfer:
                 return TransferRecord(self.url, int(length) if length.isdigit() else None, validator, False, 1)
         except RangeError:  # an empty file has no first byte
             return TransferRecord(self.url, None, "", False, 1)
+
+    def _refuse_web_page(self, response: HTTPResponse) -> None:
+        if response.headers.get_content_type() == "text/html" and self.part.suffixes[:1] != [".html"]:
+            raise DownloadError(
+                f"{self.url}: the answer is a web page, not the file; does the network ask for a login?"
+                f"{_kept(self.part)}"
+            )
 
     def run(self) -> None:
         """Fetch what is missing. The record is saved every second, and when this ends for any reason."""
@@ -171,9 +189,13 @@ class _Transfer:
                         index = self.waiting.pop()
                     self._fetch_range(index, file)
         except BaseException as error:  # handed to the main thread
-            with self.lock:
-                self.error = self.error or _explained(error, self.part)
-            self.stop.set()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the transfer. Of several errors, the first is told."""
+        with self.lock:
+            self.error = self.error or _explained(error, self.part)
+        self.stop.set()
 
     def _fetch_range(self, index: int, file: Any) -> None:
         attempts = 0
@@ -181,14 +203,17 @@ class _Transfer:
             before = self.record.done[index]
             try:
                 return self._read_range(index, file)
+            except RangeError as error:
+                if error.size not in (None, self.record.size):
+                    raise _FileChanged(_CHANGED) from None
+                failure = PassingError(str(error))
             except PassingError as error:
-                gained = self.record.ranges and self.record.done[index] > before
-                attempts = 1 if gained else attempts + 1
-                if not self.record.ranges:
-                    self.record.done[index] = 0  # this server always begins at the beginning
-                _pause_or_give_up(error, attempts, self.part, self.stop)
-            except RangeError:
-                raise _FileChanged(_CHANGED) from None
+                failure = error
+            gained = self.record.ranges and self.record.done[index] > before
+            attempts = 1 if gained else attempts + 1
+            if not self.record.ranges:
+                self.record.done[index] = 0  # this server always begins at the beginning
+            _pause_or_give_up(failure, attempts, self.part, self.stop)
 
     def _read_range(self, index: int, file: Any) -> None:
         start, end = self.record.bounds(index)
@@ -199,8 +224,9 @@ class _Transfer:
             if self.record.validator:
                 headers["If-Range"] = self.record.validator
         with opened(self.url, headers) as response:
+            self._refuse_web_page(response)
             if self.record.ranges:
-                self._check_range(response.status, response.headers.get("Content-Range", ""), position)
+                self._check_range(response, position)
             file.seek(position)
             while end is None or position < end:
                 block = response.read(BLOCK if end is None else min(BLOCK, end - position))
@@ -217,22 +243,32 @@ class _Transfer:
         elif position < end:
             raise PassingError(f"{self.url}: the connection broke after {position:,} of {self.record.size:,} bytes")
 
-    def _check_range(self, status: int, content_range: str, position: int) -> None:
-        """A whole file instead of a part is the answer to If-Range for a file that has changed."""
-        told = _CONTENT_RANGE.match(content_range)
-        if status != 206 or told is None or int(told[1]) != position or int(told[3]) != self.record.size:
+    def _check_range(self, response: HTTPResponse, position: int) -> None:
+        """Refuse an answer that is not the wanted part. Only the proof of another version counts as a change.
+
+        A whole file is the answer to If-Range for a file that has changed, but also that of a proxy that drops Range.
+        """
+        told = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+        if response.status == 206 and told and (int(told[1]), int(told[3])) == (position, self.record.size):
+            return
+        length = told[3] if told else "" if response.status == 206 else response.headers.get("Content-Length", "")
+        if self.record.is_another_version(response.headers, int(length) if length.isdigit() else None):
             raise _FileChanged(_CHANGED)
+        raise PassingError(f"{self.url}: the server sends something else than the part that was asked for")
 
     def _length(self, index: int) -> float:
         start, end = self.record.bounds(index)
         return float("inf") if end is None else end - start
 
     def _save(self) -> None:
-        """Record what is on disk: first the bytes, then the list of them."""
+        """Record what is on disk: first the bytes, then the list of them. A failure ends the transfer."""
         record = json.dumps(asdict(self.record))
-        with self.part.open("r+b") as file:
-            os.fsync(file.fileno())
-        write_atomically(record_of(self.part), record)
+        try:
+            with self.part.open("r+b") as file:
+                os.fsync(file.fileno())
+            write_atomically(record_of(self.part), record)
+        except OSError as error:  # such as a full disk; the last record stays
+            self._fail(error)
 
     def _show(self) -> None:
         size = self.record.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,14 @@ class TransferRecord:
         if self.url == new.url and self.validator and new.validator:
             return self.validator == new.validator
         return md5 is not None
+
+    def is_another_version(self, headers: Mapping[str, str], size: int | None) -> bool:
+        """Whether an answer with these headers proves that the server's file is not the one that was begun."""
+        is_etag = self.validator.startswith('"')
+        told = headers.get("ETag", "").removeprefix("W/") if is_etag else headers.get("Last-Modified", "")
+        if self.validator and told:
+            return told != self.validator
+        return size is not None and size != self.size
 
 
 def part_of(target: Path) -> Path:

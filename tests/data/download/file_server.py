@@ -31,6 +31,8 @@ class Server:
     requests: list[tuple[str, str]] = field(default_factory=list)
     sent: int = 0
     on_request: dict[int, tuple[str, bytes]] = field(default_factory=dict)  # at this request, the file is replaced
+    pages: set[int] = field(default_factory=set)  # requests that a network answers with its login page
+    dropped_ranges: set[int] = field(default_factory=set)  # requests that a proxy passes on without their Range
 
 
 def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
@@ -43,10 +45,15 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range", "")
             server.requests.append((self.path, wanted))
-            if len(server.requests) in server.on_request:
-                path, content = server.on_request[len(server.requests)]
+            number = len(server.requests)
+            if number in server.on_request:
+                path, content = server.on_request[number]
                 server.files[path] = content
             path = self.path.replace(f"{server.url}", "") if self.path.startswith("http://") else self.path
+            if number in server.pages:
+                return self._send(200, {"Content-Type": "text/html"}, b"<html>Log in</html>")
+            if number in server.dropped_ranges:
+                wanted = ""
             if server.statuses.get(path):
                 wait = {"Retry-After": server.retry_after} if server.retry_after else {}
                 return self._answer(server.statuses[path].pop(0), wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -227,6 +229,60 @@ def test_a_login_page_is_not_taken_for_the_file(server: Server, target: Path) ->
         fetch(url(server), target)
 
 
+def test_a_login_page_in_the_middle_deletes_nothing(server: Server, target: Path) -> None:
+    stopped_halfway(server, target)
+    on_disk = fetched_bytes(target)
+    server.pages = {len(server.requests) + 2}  # the first request asks whether it is the same file
+    with pytest.raises(DownloadError, match=r"a web page, not the file.* are in .*: the same command continues there"):
+        fetch(url(server), target, connections=1)
+    assert fetched_bytes(target) >= on_disk
+    on_disk, server.sent = fetched_bytes(target), 0
+    fetch(url(server), target)
+    assert target.read_bytes() == CONTENT and server.sent < len(CONTENT) - on_disk + 1_000
+
+
+@pytest.mark.parametrize("validators", [True, False])
+def test_a_proxy_that_drops_a_range_once_costs_one_more_request(
+    server: Server, target: Path, validators: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.validators = validators
+    server.dropped_ranges = {3}
+    fetch(url(server), target, md5=MD5, connections=4)
+    assert target.read_bytes() == CONTENT and len(server.requests) == 1 + 4 + 1
+    assert "has changed" not in capfd.readouterr().err
+
+
+def test_a_proxy_that_drops_every_range_is_given_up_and_what_was_fetched_stays(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_halfway(server, target)
+    on_disk = fetched_bytes(target)
+    server.dropped_ranges = set(range(len(server.requests) + 2, 1_000))
+    with pytest.raises(DownloadError, match=r"sends something else than the part .*; given up after 5 attempts"):
+        fetch(url(server), target, connections=1)
+    assert fetched_bytes(target) == on_disk
+
+
+def test_a_server_that_sends_no_parts_any_more_is_named_before_the_file_is_fetched_again(
+    server: Server, target: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stopped_halfway(server, target)
+    server.ranges = False
+    fetch(url(server), target, md5=MD5)
+    assert target.read_bytes() == CONTENT
+    assert "sends no parts of the file; it is fetched again from its beginning" in capfd.readouterr().err
+
+
+def test_a_first_answer_without_its_range_does_not_lose_what_was_fetched(server: Server, target: Path) -> None:
+    stopped_halfway(server, target)
+    server.requests.clear()
+    server.dropped_ranges = {1}
+    fetch(url(server), target, md5=MD5)
+    assert target.read_bytes() == CONTENT
+    assert [wanted for _, wanted in server.requests[:2]] == ["bytes=0-0"] * 2
+    assert all(not wanted.startswith("bytes=0-") for _, wanted in server.requests[2:])
+
+
 def test_a_killed_process_continues(server: Server, target: Path) -> None:
     """kill -9 in the middle, twice."""
     server.block, server.delay = 4_000, 0.02
@@ -305,6 +361,42 @@ def test_a_disk_that_fills_up_keeps_what_was_fetched(
     assert 300_000 <= fetched_bytes(target) <= 400_000
     fetch(url(server), target, md5=MD5)
     assert target.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("workers_fail_too", [True, False])
+def test_a_disk_too_full_for_the_record_keeps_what_was_fetched(
+    server: Server, target: Path, workers_fail_too: bool
+) -> None:
+    stopped_halfway(server, target)
+    on_disk = fetched_bytes(target)
+
+    def full(*arguments: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", f"{target}.part.json")
+
+    server.block, server.delay = 10_000, 0.02
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "write_atomically", full)
+        if workers_fail_too:
+            patch.setattr(transfer._Transfer, "_read_range", full)
+        with pytest.raises(DownloadError, match=r"train\.zip\.part: No space left .*\. What was fetched is kept"):
+            fetch(url(server), target, connections=2)
+    assert fetched_bytes(target) == on_disk
+    server.delay = 0.0
+    fetch(url(server), target)
+    assert target.read_bytes() == CONTENT
+
+
+def test_the_error_of_the_transfer_is_told_although_its_record_cannot_be_saved(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(transfer, "write_atomically", full)
+    monkeypatch.setattr(transfer, "SAVE_EVERY", 1_000.0)
+    server.pages = {2}
+    with pytest.raises(DownloadError, match="a web page, not the file"):
+        fetch(url(server), target, connections=1)
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_fetched(
