@@ -45,6 +45,21 @@ def test_a_score_that_never_changes() -> None:
     assert len(list(of_scores(settings(epochs=40), [0.0] * 13))) == 1
 
 
+@pytest.mark.parametrize("patience", [1, 2, 5, 30])
+def test_a_score_that_never_changes_is_named_before_early_stopping_ends_the_run(patience: int) -> None:
+    stops = settings(epochs=40, validation={"patience": patience})
+    scores = [0.0] * (patience + 1)  # the first one is the best one
+    found = [list(of_scores(stops, scores[:count])) for count in range(1, len(scores) + 1)]
+    assert any(found)
+    assert found[0] == []
+
+
+@pytest.mark.parametrize(("patience", "advised"), [(5, True), (30, False), (None, False)])
+def test_patience_is_advised_where_it_would_end_the_run(patience: int | None, advised: bool) -> None:
+    (warning,) = of_scores(settings(epochs=40, validation={"patience": patience}), [0.0] * 13)
+    assert ("training.validation.patience" in warning) == advised
+
+
 def test_a_loss_that_is_mostly_a_regulariser() -> None:
     row = {"loss": 100.0, "coverage": 57.0, "nll": 3.0}
     (warning,) = of_metrics(settings(doubly_stochastic=1.0), row)
@@ -55,6 +70,53 @@ def test_a_loss_that_is_mostly_a_regulariser() -> None:
     assert "75% of the loss is the term of training.cell_categories.weight=1" in warning
     self_critical = {"reward": 1.2, "cell_categories": 3.0}
     assert list(of_metrics(settings(cell_categories={"weight": 1.0}), self_critical)) == []
+
+
+def test_a_loss_that_is_mostly_grounding() -> None:
+    row = {"epoch": 5.0, "loss": 30.0, "nll": 3.0, "grounding": 1.5}
+    (warning,) = of_metrics(settings(grounding={"weight": 40.0}), row)
+    assert warning == (
+        "67% of the loss of a caption with one word that names boxes is the term of training.grounding.weight=40, not "
+        "the words; lower it"
+    )
+    assert list(of_metrics(settings(grounding={"weight": 1.0}), row)) == []
+    assert list(of_metrics(settings(), row)) == []
+    rising = settings(grounding={"weight": 0.3, "final_weight": 80.0})
+    (warning,) = of_metrics(rising, row)
+    assert "67%" in warning and "training.grounding.final_weight=80" in warning
+    assert list(of_metrics(rising, {**row, "epoch": 0.1})) == []
+    falling = settings(grounding={"weight": 80.0, "final_weight": 0.3, "final_epoch": 5})
+    assert list(of_metrics(falling, row)) == []
+    assert "training.grounding.weight=80" in next(iter(of_metrics(falling, {**row, "epoch": 0.1})))
+
+
+def test_a_loss_that_is_mostly_the_entropy_bonus() -> None:
+    # The bonus makes the loss smaller, here even negative: only the likelihood tells how large it is.
+    row = {"epoch": 5.0, "loss": -10.0, "nll": 3.0, "entropy": 5.0, "baseline": -3.0}
+    (warning,) = of_metrics(settings(hard={"entropy": 1.5}), row)  # half of the captions are sampled
+    assert warning == "56% of the loss is the term of training.hard.entropy=1.5, not the captions; lower it"
+    assert list(of_metrics(settings(hard={"entropy": 1.0}), row)) == []
+    assert len(list(of_metrics(settings(hard={"entropy": 1.0, "expected": 0.0}), row))) == 1
+    assert list(of_metrics(settings(), row)) == []
+    (warning,) = of_metrics(settings(hard={"entropy": 0.0, "final_entropy": 4.0}), row)
+    assert "training.hard.final_entropy=4" in warning
+    soft = {name: value for name, value in row.items() if name != "baseline"}
+    assert list(of_metrics(settings(hard={"entropy": 10.0}), soft)) == []  # soft attention has no bonus
+    assert len(list(of_metrics(settings(hard={"entropy": 10.0}), {**soft, "advantage": 1.0}))) == 1
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_a_run_with_a_large_entropy_bonus_says_so_only_with_hard_attention(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    (tmp_path / "run").mkdir()
+    config = tiny_run.config(
+        tiny_run.write_data(tmp_path / "data"),
+        training__hard={"entropy": 20.0},
+        model__attention={"mode": mode, "size": 8},
+    )
+    trainer.train(config, tmp_path / "run", World(0, 1, torch.device("cpu")))
+    assert ("training.hard.entropy=20" in capsys.readouterr().err) == (mode == "hard")
 
 
 def test_a_run_prints_each_warning_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
