@@ -30,6 +30,7 @@ class PublishedFile:
     md5: str
     size: int | None = None  # bytes; None where no public source tells it
     unpacked: float = 1.0
+    estimate: int = 0  # bytes, roughly, for the check of the disk space where the size is not known
 
     @property
     def name(self) -> str:
@@ -60,5 +61,7 @@ KARPATHY_SPLITS = {
     "val": PublishedFile(LAVIS, "coco_karpathy_val.json", "b273847456ef5580e33713b1f7de52a0"),
     "test": PublishedFile(LAVIS, "coco_karpathy_test.json", "3ff34b0ef2db02d01c37399f6a2a6cd1"),
 }
-FLICKR8K_PICTURES = PublishedFile(FLICKR8K, "Flickr8k_Dataset.zip", "f18a1e2920de5bd84dae7cf08ec78978")
-FLICKR8K_TEXT = PublishedFile(FLICKR8K, "Flickr8k_text.zip", "bf6c1abcb8e4a833b7f922104de18627")
+FLICKR8K_PICTURES = PublishedFile(
+    FLICKR8K, "Flickr8k_Dataset.zip", "f18a1e2920de5bd84dae7cf08ec78978", estimate=1_120_000_000
+)
+FLICKR8K_TEXT = PublishedFile(FLICKR8K, "Flickr8k_text.zip", "bf6c1abcb8e4a833b7f922104de18627", None, 5.0, 2_500_000)

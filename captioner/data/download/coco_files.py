@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from captioner.data.cost import readable
 from captioner.data.download.catalogue import (
     COCO_ANNOTATIONS,
     COCO_PICTURES,
@@ -15,11 +14,11 @@ from captioner.data.download.catalogue import (
 )
 from captioner.data.download.download_options import DownloadOptions, all_there, check_splits, write_new
 from captioner.data.download.http import DownloadError, check_url
+from captioner.data.download.room import ArchiveRoom, archive_room, check_room
 from captioner.data.download.single_pictures import fetch_pictures
 from captioner.data.download.split_lists import read_split_lists
 from captioner.data.download.transfer import fetch
-from captioner.data.download.transfer_record import fetched_bytes
-from captioner.data.download.unpacking import check_room, peak_bytes, unpack
+from captioner.data.download.unpacking import unpack
 from captioner.data.formats.text_files import missing, read_json
 from captioner.errors import CaptionerError
 from captioner.images.reading import is_url
@@ -40,8 +39,8 @@ class _Annotations:
 def download_coco(year: str, output: Path, options: DownloadOptions, *, pictures: bool = True) -> list[str]:
     """COCO's captions and photos in `output`/coco. Returns one sentence per picture that could not be fetched."""
     folder = output / "coco"
-    archives = [COCO_PICTURES[f"{split}{year}"] for split in ("train", "val")]
-    _check_room_for(folder, [COCO_ANNOTATIONS[year]], [] if options.max_images or not pictures else archives, options)
+    archives = [COCO_PICTURES[f"{split}{year}"] for split in ("train", "val")] if pictures else []
+    _check_room_at_first(year, folder, [] if options.max_images else archives, options)
     annotations = _annotations(year, folder, options)
     splits = _limited(_splits(annotations, year, folder, options), options)
     _write_captions(splits, annotations, folder, options)
@@ -50,29 +49,34 @@ def download_coco(year: str, output: Path, options: DownloadOptions, *, pictures
     ids = list(dict.fromkeys(image for split in splits.values() for image in split))
     if options.max_images is not None:
         return _fetch_single(ids, annotations, folder, options)
-    for archive in archives:
-        name = archive.name.removesuffix(".zip")
-        _fetch_archive(archive, [i for i in ids if annotations.archive[i] == name], annotations, folder, options)
+    needed = [archive for archive in archives if not _is_unpacked(archive, ids, annotations, folder)]
+    for position, archive in enumerate(needed):
+        options.check_room(folder, {later: _pictures_room(later, folder, options) for later in needed[position:]})
+        _fetch_archive(archive, folder, options)
     return []
 
 
-def _check_room_for(
-    folder: Path, texts: list[PublishedFile], archives: list[PublishedFile], options: DownloadOptions
-) -> None:
-    sizes = []
-    for file in [*texts, *archives]:
-        place = folder / "images" if not options.unpack and file in archives else folder
-        known = file.size or 0
-        sizes.append((max(0, known - fetched_bytes(place / file.name)), known * file.unpacked))
-    room = peak_bytes(sizes, keep=options.keep, unpack=options.unpack)
-    names = ", ".join(file.name for file in [*texts, *archives])
-    if not (folder / "images").is_dir():  # pictures that are there need no room; unpacking checks the rest exactly
-        check_room(folder, room, f"fetching {names}")
-    options.say(f"{names}: {readable(sum(size for size, _ in sizes))} to fetch, at most {readable(room)} on disk")
+def _check_room_at_first(year: str, folder: Path, archives: list[PublishedFile], options: DownloadOptions) -> None:
+    """Refuse what the disk has no room for, before the annotations tell which pictures are needed."""
+    needed = {}
+    if not all(file.is_file() for file in _caption_files(year, folder).values()):
+        file = COCO_ANNOTATIONS[year]
+        needed[file] = archive_room(file, folder / file.name)
+    if not (folder / "images").is_dir():  # otherwise pictures that are there may be enough
+        needed.update({archive: _pictures_room(archive, folder, options) for archive in archives})
+    options.check_room(folder, needed)
+
+
+def _pictures_room(archive: PublishedFile, folder: Path, options: DownloadOptions) -> ArchiveRoom:
+    return options.pictures_room(archive, folder, folder / "images" / _stem(archive))
+
+
+def _caption_files(year: str, folder: Path) -> dict[str, Path]:
+    return {f"{split}{year}": folder / "annotations" / f"captions_{split}{year}.json" for split in ("train", "val")}
 
 
 def _annotations(year: str, folder: Path, options: DownloadOptions) -> _Annotations:
-    files = {f"{split}{year}": folder / "annotations" / f"captions_{split}{year}.json" for split in ("train", "val")}
+    files = _caption_files(year, folder)
     if not all(file.is_file() for file in files.values()):
         archive = options.fetch(COCO_ANNOTATIONS[year], folder)
 
@@ -163,19 +167,25 @@ def _write_captions(
     write_new(files, options)
 
 
-def _fetch_archive(
-    archive: PublishedFile, ids: list[int], annotations: _Annotations, folder: Path, options: DownloadOptions
-) -> None:
-    """An archive of pictures, unless every picture that is needed of it is there."""
-    images = folder / "images"
-    name = archive.name.removesuffix(".zip")
-    if not ids or all_there(images / name, {annotations.images[image]["file_name"] for image in ids}):
-        return
-    if not options.unpack:
-        options.fetch(archive, images)
-        return
-    packed = images / archive.name if (images / archive.name).is_file() else options.fetch(archive, folder)
-    unpack(packed, images, lambda path: Path(path) if path.parts[0] == name else None, keep=options.keep)
+def _is_unpacked(archive: PublishedFile, ids: list[int], annotations: _Annotations, folder: Path) -> bool:
+    """Whether every picture that is needed of an archive is there."""
+    split = _stem(archive)
+    names = {annotations.images[image]["file_name"] for image in ids if annotations.archive[image] == split}
+    return not names or all_there(folder / "images" / split, names)
+
+
+def _fetch_archive(archive: PublishedFile, folder: Path, options: DownloadOptions) -> None:
+    packed = options.fetch(archive, options.place(archive, folder))
+    if options.unpack:
+        split = _stem(archive)
+        unpack(
+            packed, folder / "images", lambda path: Path(path) if path.parts[0] == split else None, keep=options.keep
+        )
+
+
+def _stem(archive: PublishedFile) -> str:
+    """train2014, val2014, …"""
+    return archive.name.removesuffix(".zip")
 
 
 def _fetch_single(ids: list[int], annotations: _Annotations, folder: Path, options: DownloadOptions) -> list[str]:

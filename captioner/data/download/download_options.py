@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from captioner.data.caption_set import split_name
+from captioner.data.cost import readable
 from captioner.data.download.catalogue import PublishedFile
 from captioner.data.download.http import check_url
+from captioner.data.download.room import ArchiveRoom, archive_room, bytes_in, check_room, peak_bytes
 from captioner.data.download.transfer import fetch
 from captioner.errors import UsageError
 from captioner.files.atomic import write_atomically
@@ -37,6 +39,11 @@ class DownloadOptions:
         if self.base_url is not None:
             check_url(self.base_url, "--base-url")
 
+    def place(self, pictures: PublishedFile, folder: Path) -> Path:
+        """Folder of an archive of pictures: that of the pictures if it stays packed or is there already."""
+        images = folder / "images"
+        return images if not self.unpack or (images / pictures.name).is_file() else folder
+
     def fetch(self, file: PublishedFile, folder: Path) -> Path:
         return fetch(
             file.url(self.base_url),
@@ -46,6 +53,20 @@ class DownloadOptions:
             connections=self.connections,
             ignore_checksum=self.ignore_checksum,
         )
+
+    def pictures_room(self, pictures: PublishedFile, folder: Path, unpacked: Path) -> ArchiveRoom:
+        """The room for an archive of pictures, which are unpacked into the folder `unpacked` or stay packed."""
+        packed = self.place(pictures, folder) / pictures.name
+        return archive_room(pictures, packed, bytes_in(unpacked) if self.unpack else None)
+
+    def check_room(self, folder: Path, archives: Mapping[PublishedFile, ArchiveRoom]) -> None:
+        """Refuse archives that the disk has no room for, and say how much is fetched."""
+        needed = peak_bytes(archives.values(), keep=self.keep)
+        names = ", ".join(file.name for file in archives)
+        check_room(folder, needed, f"fetching {names}")
+        remaining = sum(archive.remaining for archive in archives.values())
+        if remaining:
+            self.say(f"{names}: {readable(remaining)} to fetch, at most {readable(needed)} on disk")
 
 
 def check_splits(wanted: Iterable[str], known: Iterable[str], name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from captioner.data.caption_set import Item
 from captioner.data.download.catalogue import FLICKR8K_PICTURES, FLICKR8K_TEXT
 from captioner.data.download.download_options import DownloadOptions, all_there, check_splits, write_new
+from captioner.data.download.room import archive_room
 from captioner.data.download.unpacking import unpack
 from captioner.data.formats.flickr8k import UNLISTED, read_flickr8k
 
@@ -16,6 +17,13 @@ def download_flickr8k(output: Path, options: DownloadOptions) -> None:
     """Flickr8k's photos, and its captions in Karpathy's format, in `output`/flickr8k."""
     folder = output / "flickr8k"
     text = folder / "text"
+    images = folder / "images"
+    needed = {}
+    if not (text / "Flickr8k.token.txt").is_file():
+        needed[FLICKR8K_TEXT] = archive_room(FLICKR8K_TEXT, folder / FLICKR8K_TEXT.name)
+    if not images.is_dir():
+        needed[FLICKR8K_PICTURES] = options.pictures_room(FLICKR8K_PICTURES, folder, images)
+    options.check_room(folder, needed)
     if not (text / "Flickr8k.token.txt").is_file():
         archive = options.fetch(FLICKR8K_TEXT, folder)
         unpack(
@@ -37,10 +45,9 @@ def download_flickr8k(output: Path, options: DownloadOptions) -> None:
     }
     write_new({folder / "dataset_flickr8k.json": content}, options)
     names = {str(item.id) for item in items}
-    images = folder / "images"
     if not all_there(images, names):
-        place = images if not options.unpack else folder
-        archive = options.fetch(FLICKR8K_PICTURES, place)
+        options.check_room(folder, {FLICKR8K_PICTURES: options.pictures_room(FLICKR8K_PICTURES, folder, images)})
+        archive = options.fetch(FLICKR8K_PICTURES, options.place(FLICKR8K_PICTURES, folder))
         if options.unpack:
             unpack(archive, images, lambda path: Path(path.name) if path.name in names else None, keep=options.keep)
     options.say(f"{folder / 'dataset_flickr8k.json'}: {len(items):,} images with {_count(captions.splits, items)}")

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from captioner.data.cost import readable
 from captioner.data.download.http import DownloadError, PassingError, RangeError, opened
 from captioner.data.download.retrying import pause_after
+from captioner.data.download.room import check_room
 from captioner.data.download.transfer_record import TransferRecord, forget, load_record, part_of, record_of
 from captioner.files.atomic import write_atomically
 from captioner.progress import ProgressBar
@@ -102,6 +103,7 @@ class _Transfer:
                 f"{self.url}: the server's file has {new.size:,} bytes, the published one {size:,}: another file; "
                 "give --ignore-checksum to fetch it all the same, or another address with --base-url"
             )
+        check_room(self.part.parent, (new.size or 0) - on_disk, f"fetching {self.part.stem}")
         if old is not None and old.continues_as(new, md5):
             old.url, old.validator, old.ranges = new.url, new.validator, new.ranges
             return old

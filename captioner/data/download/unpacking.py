@@ -1,47 +1,17 @@
-"""Room on the disk, and archives unpacked file by file, so that an interrupted unpacking continues."""
+"""Archives unpacked file by file, so that an interrupted unpacking continues."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from captioner.data.cost import readable
-from captioner.data.download.http import DownloadError
+from captioner.data.download.room import check_room
 from captioner.errors import CaptionerError
 from captioner.files.atomic import open_atomically
 from captioner.progress import ProgressBar
-
-SPARE = 100_000_000  # bytes that stay free
-
-
-def check_room(folder: Path, needed: int, purpose: str) -> None:
-    """Refuse to begin what the disk has no room for."""
-    existing = folder
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
-    if needed + SPARE > free:
-        raise DownloadError(
-            f"{folder}: {purpose} needs {readable(needed)}, but the disk has {readable(free)} free; make room, or "
-            "choose another disk with --output"
-        )
-
-
-def peak_bytes(archives: Iterable[tuple[int, float]], *, keep: bool, unpack: bool) -> int:
-    """The most disk space that archives take when each is fetched, unpacked and removed before the next.
-
-    Each archive is its remaining size in bytes and the size of its content relative to that of the whole archive.
-    """
-    used = peak = 0.0
-    for remaining, content in archives:
-        used += remaining
-        peak = max(peak, used + (content if unpack else 0))
-        if unpack:
-            used += content - (0 if keep else remaining)
-    return int(peak)
 
 
 def unpack(archive: Path, folder: Path, target: Callable[[PurePosixPath], Path | None], *, keep: bool) -> int:

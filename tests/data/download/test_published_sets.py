@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from captioner.data.check import check
-from captioner.data.download import catalogue, unpacking
+from captioner.data.download import catalogue, room
 from captioner.data.formats.detection import read_set
 from tests.cli.command_line import Done, run
 from tests.data.download.file_server import Server
@@ -219,14 +219,55 @@ def test_a_wrong_checksum_exits_1_and_the_file_stays(
     assert (tmp_path / "coco" / "val2014.zip.part").stat().st_size == len(archive)
 
 
-def test_a_disk_without_room_exits_1_before_anything_is_fetched(
-    mirror: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=unpacking.SPARE + 100)
+def fill_disk(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """The disk has 100 bytes left for downloads."""
+    usage = shutil.disk_usage(folder)._replace(free=room.SPARE + 100)
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    done = download(mirror, tmp_path, "coco2014")
+
+
+@pytest.mark.parametrize("arguments", [["coco2014"], ["coco2017"], ["flickr8k", "--accept-licence"]])
+@pytest.mark.parametrize("option", [[], ["--no-unpack"]])
+def test_a_disk_without_room_exits_1_before_anything_is_fetched(
+    mirror: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], option: list[str]
+) -> None:
+    fill_disk(monkeypatch, tmp_path)
+    done = download(mirror, tmp_path, *arguments, *option)
     assert done.returncode == 1 and "make room, or choose another disk" in done.stderr
     assert mirror.requests == []
+
+
+@pytest.mark.parametrize("before", ["few pictures", "one of two archives", "another year"])
+def test_a_disk_without_room_for_further_archives_exits_1_before_they_are_fetched(
+    mirror: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    year = "coco2017" if before == "another year" else "coco2014"
+    if before == "few pictures":
+        download(mirror, tmp_path, "coco2014", "--max-images", 1)
+    else:
+        download(mirror, tmp_path, "coco2014")
+    if before == "one of two archives":
+        shutil.rmtree(tmp_path / "coco" / "images" / "val2014")
+    if before == "another year":
+        download(mirror, tmp_path, "coco2017", "--max-images", 1, "--overwrite")
+    mirror.requests.clear()
+    fill_disk(monkeypatch, tmp_path)
+    done = download(mirror, tmp_path, year, "--overwrite")
+    assert done.returncode == 1 and "make room, or choose another disk" in done.stderr
+    assert mirror.requests == []
+
+
+def test_a_full_disk_is_enough_for_what_is_there(
+    mirror: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    download(mirror, tmp_path, "coco2014", "--keep")
+    download(mirror, tmp_path, "flickr8k", "--accept-licence")
+    (tmp_path / "coco" / "images" / "train2014" / "COCO_train2014_000000000001.jpg").rename(tmp_path / "away.jpg")
+    usage = shutil.disk_usage(tmp_path)._replace(free=room.SPARE + 3_000)  # less than an archive, more than a picture
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    for arguments in (["coco2014"], ["flickr8k", "--accept-licence"]):
+        done = download(mirror, tmp_path, *arguments)
+        assert done.returncode == 0, done.stderr
+    assert ready(tmp_path / "coco")
 
 
 def test_an_archive_with_paths_out_of_its_folder_is_refused(

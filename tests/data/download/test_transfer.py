@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,11 @@ from typing import NoReturn
 
 import pytest
 
-from captioner.data.download import transfer
+from captioner.data.download import room, transfer
 from captioner.data.download.http import DownloadError
+from captioner.data.download.room import ArchiveRoom, check_room, peak_bytes
 from captioner.data.download.transfer import fetch
 from captioner.data.download.transfer_record import fetched_bytes, part_of, record_of
-from captioner.data.download.unpacking import check_room, peak_bytes
 from tests.data.download.file_server import Server
 
 CONTENT = random.Random(0).randbytes(1_000_003)
@@ -411,7 +412,36 @@ def test_a_disk_without_room_is_refused_before_anything_is_fetched(
     check_room(tmp_path, 4_000_000_000, "fetching")
 
 
-@pytest.mark.parametrize(("keep", "unpacked", "most"), [(False, True, 20), (True, True, 30), (False, False, 15)])
-def test_the_room_for_archives_counts_one_at_a_time_unless_they_are_kept(keep: bool, unpacked: bool, most: int) -> None:
-    """Archives of 10 and 5 with contents of the same size."""
-    assert peak_bytes([(10, 10.0), (5, 5.0)], keep=keep, unpack=unpacked) == most
+def test_a_file_without_room_is_refused_after_the_first_byte_and_a_part_of_it_stays(
+    server: Server, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(target.parent)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=room.SPARE + 900_000))
+    with pytest.raises(DownloadError, match=r"fetching train\.zip needs 1 MB, but the disk has"):
+        fetch(url(server), target)
+    assert server.sent <= 1 and not target.exists() and leftovers(target) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda path: usage)
+        stopped_halfway(server, target)
+    on_disk = fetched_bytes(target)
+    fetch(url(server), target)  # the rest has room
+    assert target.read_bytes() == CONTENT and on_disk > 100_003
+
+
+TEN, FIVE = ArchiveRoom(10, 10, 10.0), ArchiveRoom(5, 5, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("archives", "keep", "most"),
+    [
+        ([TEN, FIVE], False, 20),
+        ([TEN, FIVE], True, 30),
+        ([ArchiveRoom(10, 10, None), ArchiveRoom(5, 5, None)], False, 15),  # they stay packed
+        ([ArchiveRoom(10, 1, 10.0), FIVE], False, 11),  # 9 are there, and become free after unpacking
+        ([ArchiveRoom(10, 0, 4.0), FIVE], False, 4),  # fetched, and 6 are unpacked already
+    ],
+)
+def test_the_room_for_archives_counts_one_at_a_time_unless_they_are_kept(
+    archives: list[ArchiveRoom], keep: bool, most: int
+) -> None:
+    assert peak_bytes(archives, keep=keep) == most
