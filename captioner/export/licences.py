@@ -10,7 +10,7 @@ from captioner.bundle.loading import read_manifest
 from captioner.bundle.model_folders import start_folder
 from captioner.errors import CaptionerError, UsageError
 from captioner.train import config_file as configs
-from captioner.train.config import Config
+from captioner.train.config import Config, SourceSettings
 from captioner.train.run_folder import RunFolder, model_folder
 
 FREE = "Apache-2.0"
@@ -18,7 +18,7 @@ UNSTATED = "not stated"
 NON_COMMERCIAL = "non-commercial research and education"
 # Words in the paths of training data whose terms are known. "coconut" is not one of them.
 _ALLOWING = re.compile(r"(?<![a-z])(coco|shapes)(?![a-z])")
-_FORBIDDING = {"flickr": "Flickr8k and Flickr30k may be used for non-commercial research and education only"}
+_FORBIDDING = "flickr"
 
 
 def licence_of(config: Config, given: str | None) -> str:
@@ -32,24 +32,52 @@ def licence_of(config: Config, given: str | None) -> str:
 
 
 def presumed_licence(config: Config) -> str:
-    """What a card can say where nobody was asked: Apache-2.0, the terms of Flickr8k, or that nothing is stated."""
+    """What a card can say where nobody was asked: the strictest known terms, or that nothing is stated."""
     if obstacle(config) is None:
         return FREE
-    paths = [str(source.captions).lower() for source in config.data.train]
-    return NON_COMMERCIAL if any(part in path for part in _FORBIDDING for path in paths) else UNSTATED
+    of_data = {_terms(_path(config, source)) for source in config.data.train}
+    if NON_COMMERCIAL in of_data:
+        return NON_COMMERCIAL
+    of_start = FREE if config.training.start_from is None else _presumed_of_start(config.training.start_from)
+    if of_start == FREE:
+        return UNSTATED
+    if of_data == {FREE} or of_start.startswith((NON_COMMERCIAL, UNSTATED)):
+        return of_start
+    return f"{UNSTATED}; it was trained from weights under: {of_start}"
 
 
 def obstacle(config: Config) -> str | None:
     """Why the weights can't simply be Apache-2.0; None if they can."""
+    unknown = None
     for source in config.data.train:
-        path = str(source.captions).lower()
-        for part, reason in _FORBIDDING.items():
-            if part in path:
-                return reason
-        if not _ALLOWING.search(str(config.path(source.captions)).lower()):
-            return f"the terms of the training data {source.captions} are not known here"
+        terms = _terms(_path(config, source))
+        if terms == NON_COMMERCIAL:
+            return "Flickr8k and Flickr30k may be used for non-commercial research and education only"
+        if terms == UNSTATED:
+            unknown = f"the terms of the training data {source.captions} are not known here"
     start = config.training.start_from
-    return None if start is None else _of_start(start)
+    return unknown or (None if start is None else _of_start(start))
+
+
+def _path(config: Config, source: SourceSettings) -> str:
+    return str(config.path(source.captions)).lower()
+
+
+def _terms(path: str) -> str:
+    """The terms of the training data at a path. If it has words of both kinds, the stricter ones."""
+    if _FORBIDDING in path:
+        return NON_COMMERCIAL
+    return FREE if _ALLOWING.search(path) else UNSTATED
+
+
+def _presumed_of_start(start: Path) -> str:
+    try:
+        folder = model_folder(start_folder(start))
+        if (folder / MANIFEST).is_file():
+            return read_manifest(folder).licence
+        return presumed_licence(configs.load(RunFolder(folder).config))
+    except CaptionerError:
+        return UNSTATED
 
 
 def _of_start(start: Path) -> str | None:

@@ -230,32 +230,60 @@ def test_training_further_keeps_the_search_settings_that_the_config_leaves_out(m
     assert (search.beam, search.length_power, search.repeat_penalty) == (4, 0.3, 1.5)
 
 
+NC = "non-commercial research and education"
+
+
 @pytest.mark.parametrize(
-    ("root", "captions", "start_from", "problem"),
+    ("root", "captions", "start_from", "problem", "presumed"),
     [
-        ("data", "coco/captions_train.json", None, None),
-        ("data/shapes", "captions_train.json", None, None),
-        ("data", "flickr8k/dataset_flickr8k.json", None, "non-commercial research and education"),
-        ("data", "photos/captions.csv", None, "are not known here"),
-        ("data", "coconuts/captions.csv", None, "are not known here"),
-        ("data", "coco/captions_train.json", "flickr8k-soft", "whose licence is 'non-commercial"),
-        ("data", "coco/captions_train.json", "runs/nowhere", "which the run started from, are not known"),
+        ("data", "coco/captions_train.json", None, None, "Apache-2.0"),
+        ("data/shapes", "captions_train.json", None, None, "Apache-2.0"),
+        ("data", "flickr8k/dataset_flickr8k.json", None, NC, NC),
+        ("/home/me/coco-work/flickr8k", "captions.csv", None, NC, NC),
+        ("/home/me/flickr8k", "coco/captions_train.json", None, NC, NC),
+        ("data", "photos/captions.csv", None, "are not known here", "not stated"),
+        ("data", "coconuts/captions.csv", None, "are not known here", "not stated"),
+        ("data", "photos/captions.csv", "default", "are not known here", "not stated"),
+        ("data", "photos/captions.csv", "flickr8k-soft", "are not known here", f"{NC} (Flickr8k)"),
+        ("data", "coco/captions_train.json", "flickr8k-soft", f"whose licence is '{NC}", f"{NC} (Flickr8k)"),
+        ("data", "flickr8k/captions.csv", "default", NC, NC),
+        ("data", "coco/captions_train.json", "runs/nowhere", "which the run started from, are not known", "not stated"),
     ],
 )
 def test_a_licence_is_asked_for_unless_all_data_allow_apache(
-    root: str, captions: str, start_from: str | None, problem: str | None, monkeypatch: pytest.MonkeyPatch
+    root: str,
+    captions: str,
+    start_from: str | None,
+    problem: str | None,
+    presumed: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CAPTIONER_WEIGHTS", str(Path(__file__).parents[2] / "weights"))
     changes = {"training__start_from": start_from} if start_from else {}
     config = tiny_run.config(Path(root), data__train=[{"captions": captions}], **changes)
     assert licence_of(config, "MIT") == "MIT"
-    presumed = "Apache-2.0" if problem is None else "not stated"
-    assert presumed_licence(config) == ("non-commercial research and education" if "flickr" in captions else presumed)
+    assert presumed_licence(config) == presumed
     if problem is None:
         assert licence_of(config, None) == "Apache-2.0"
     else:
         with pytest.raises(UsageError, match=problem):
             licence_of(config, None)
+
+
+def test_the_terms_of_the_start_are_kept_through_a_run_and_never_widened(model: Path, tmp_path: Path) -> None:
+    def presumed(captions: str, start: Path) -> str:
+        changes = {"data__train": [{"captions": captions}], "training__start_from": str(start)}
+        return presumed_licence(tiny_run.config(Path("data"), **changes))
+
+    shutil.copytree(model, tmp_path / "bought")
+    manifest = json.loads((model / "manifest.json").read_text())
+    (tmp_path / "bought" / "manifest.json").write_text(json.dumps({**manifest, "licence": "CC-BY-NC-4.0"}))
+    assert presumed("coco/captions.json", tmp_path / "bought") == "CC-BY-NC-4.0"
+    unknown = presumed("photos/captions.csv", tmp_path / "bought")
+    assert unknown == "not stated; it was trained from weights under: CC-BY-NC-4.0"
+    (tmp_path / "run").mkdir()
+    tiny_run.write_config(tmp_path / "run" / "config.yaml", Path("data"), data__train=[{"captions": "flickr8k.json"}])
+    assert presumed("photos/captions.csv", tmp_path / "run") == NC
 
 
 def test_the_name_of_a_model_is_never_a_folder_here_in_any_part_of_a_run(
