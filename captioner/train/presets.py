@@ -38,6 +38,7 @@ class Preset:
     """A config, and what a person should know about the choice."""
 
     config: Config
+    name: str  # of the data
     data: str  # what was found
     reason: str  # why this preset
     notes: tuple[str, ...]
@@ -60,38 +61,37 @@ def choose(
             "captions.csv with the columns image and caption into the folder"
         )
     _check_pictures(whole)
-    divided = {"train", "val"} <= set(whole.splits)
     source: dict[str, Any] = {"captions": str(data.absolute())}
     if images is not None:
         source["images"] = str(images.absolute())
-    part: dict[str, Any] = {}
-    train = whole
-    if "train" in whole.splits:  # a test split is never trained on
-        train = whole.rename_split("restval", "train").split("train")
-        part = {"split": "train"} | ({"restval": True} if "restval" in whole.splits else {})
-    captions = list(train.captions())
+    named = whole.rename_split("restval", "train")
+    trained, split_notes = _trained_splits(named)
+    part: dict[str, Any] = {"restval": True} if "restval" in whole.splits else {}
+    captions = [caption for split in trained for caption in named.split(split).captions()]
+    divided = "val" in named.splits and "val" not in trained
     model, reason, notes = _start(start_from, captions)
     settings = _fine_tuning(model, len(captions)) if model else _from_scratch(len(captions))
     raw: dict[str, Any] = {
         "name": name,
         "data": {
             "root": str(Path.cwd()),
-            "train": [{**source, **part}],
+            "train": [{**source, "split": split, **part} for split in trained],
             "val": [{**source, "split": "val"}] if divided else VALIDATION,
+            "shuffle": True,  # so that fewer pictures have all subjects, also of a folder that is sorted by subject
             **settings.pop("data", {}),
         },
         **settings,
     }
     config = configs.parse(configs.changed(raw, changes), "the settings for this data")
     counts = [f"{len(whole.split(split)):,} {split}" for split in whole.splits]
-    splits = ", ".join(counts) if divided else "no val split"
+    splits = ", ".join(counts) if divided else f"no {'train' if 'val' in trained else 'val'} split"
     found = (
         f"{whole.name}: {len(whole):,} images with {sum(len(item.captions) for item in whole):,} captions ({splits})"
     )
     bare = len(everything) - len(whole)
     if bare:
         notes = (f"{bare:,} of {len(everything):,} pictures have no caption and are left out", *notes)
-    return Preset(config, found, reason, (*whole.notes, *notes))
+    return Preset(config, whole.name, found, reason, (*whole.notes, *split_notes, *notes))
 
 
 def differences(config: Config) -> dict[str, Any]:
@@ -106,6 +106,23 @@ def differences(config: Config) -> dict[str, Any]:
             if getattr(options, field.name) != getattr(plain, field.name)
         }
     return given
+
+
+def _trained_splits(whole: CaptionSet) -> tuple[list[str], tuple[str, ...]]:
+    """The splits to train on, and notes. Without a train split these are all others, but never test."""
+    trained = ["train"] if "train" in whole.splits else [split for split in whole.splits if split != "test"]
+    if not trained:
+        raise CaptionerError(
+            f"{whole.name}: all pictures are in the split test, which is never trained on; name their split train"
+        )
+    notes = []
+    if trained != ["train"]:
+        notes.append(
+            f"there is no train split, so the pictures of {' and '.join(trained)} are divided into train and val"
+        )
+    if "test" in whole.splits and not {"train", "val"} <= set(whole.splits):
+        notes.append(f"the {len(whole.split('test')):,} pictures of test are left out: test is never trained on")
+    return trained, tuple(notes)
 
 
 def _check_pictures(captions: CaptionSet) -> None:
@@ -159,7 +176,6 @@ def _fine_tuning(model: Path, captions: int) -> dict[str, Any]:
             "images": 8 if few else 32,
             "optimizer": {"learning_rate": 0.0002, "weight_decay": 0.01, "clip": 5.0},
             "label_smoothing": 0.1,
-            "doubly_stochastic": 0.0,  # it would spread the sparse maps of default again
             "ema": 0.99,
             # The tail has millions of weights: a few hundred captions would only make it remember the pictures.
             "tune": {"start_epoch": 1000 if few else 1, "learning_rate": 0.1, "depthwise": False},

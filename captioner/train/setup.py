@@ -36,7 +36,7 @@ from captioner.train.corpus import Corpus
 from captioner.train.distributed import World
 from captioner.train.grids import CachedGrids, Grids, PixelGrids, encoding_progress, open_features
 from captioner.train.run_folder import RunFolder, model_folder
-from captioner.train.splits import read_splits, split_record, uncaptioned_images
+from captioner.train.splits import limited, read_splits, split_record, uncaptioned_images
 
 # Settings that don't change the shapes of the weights. Those of dropout don't either.
 SHAPELESS = {
@@ -111,8 +111,8 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
     uncaptioned = uncaptioned_images(config, train_set, val_set)[: settings.limit]
     if uncaptioned and world.is_main:
         say(f"{len(uncaptioned):,} images without captions train the auxiliary head")
-    train_set = _limited(train_set, settings.limit)
-    val_set = _limited(val_set, settings.validation.images)
+    train_set = limited(train_set, settings.limit)
+    val_set = limited(val_set, settings.validation.images)
     initial = resumed or (InitialWeights.of_model(settings.start_from) if settings.start_from else None)
     if initial is None:
         vocabulary = Vocabulary.build(train_set.captions(), minimum_count=config.data.minimum_count)
@@ -134,7 +134,7 @@ def prepare(config: Config, world: World, resumed: InitialWeights | None = None)
         corpus=corpus,
         uncaptioned=range(len(corpus), len(images)),
         network=network,
-        tail=_tail(config, network),
+        tail=tune_tail(config, network),
         trainable={name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad},
         train_grids=_grids(config, network, images, world),
         val_grids=_grids(config, network, val_set, world),
@@ -267,16 +267,11 @@ def _cell_head(
     return head.to(world.device)
 
 
-def _tail(config: Config, network: Network) -> list[nn.Parameter]:
-    """The parameters of the encoder that are trained, from some epoch on."""
+def tune_tail(config: Config, network: Network) -> list[nn.Parameter]:
+    """Make the tail of the encoder trainable, and return the parameters that are trained from some epoch on."""
     stage, encoder = config.training.tune.from_stage, network.encoder
     if not config.encoder.tail:
         return []
     if stage is not None and stage not in encoder.order:
         raise unknown(f"stage of {config.encoder.name} (training.tune.from_stage)", stage, encoder.order)
     return encoder.tune(stage, depthwise=config.training.tune.depthwise)
-
-
-def _limited(data: CaptionSet, count: int | None) -> CaptionSet:
-    """The first images of a split; all without a count."""
-    return dataclasses.replace(data, items=data.items[:count]) if count else data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,17 +24,23 @@ def read_splits(config: Config) -> tuple[CaptionSet, CaptionSet]:
     if isinstance(config.data.val, float):
         whole = _read(config, "train", config.data.train)
         parts = divide(whole.items, {"val": config.data.val}, seed=config.seed)
-        return dataclasses.replace(whole, items=parts["train"]), dataclasses.replace(whole, items=parts["val"])
-    train, val = _read(config, "train", config.data.train), _read(config, "val", config.data.val)
-    _check_apart(train, val)
-    return train, val
+        train, val = (dataclasses.replace(whole, items=parts[split]) for split in ("train", "val"))
+    else:
+        train, val = _read(config, "train", config.data.train), _read(config, "val", config.data.val)
+        _check_apart(train, val)
+    return _ordered(config, train), _ordered(config, val)
 
 
 def read_split(config: Config, which: str) -> CaptionSet:
     """The split `train` or `val`. Missing images are an error unless they are allowed."""
     if isinstance(config.data.val, float):
         return read_splits(config)[which == "val"]
-    return _read(config, which, config.data.train if which == "train" else config.data.val)
+    return _ordered(config, _read(config, which, config.data.train if which == "train" else config.data.val))
+
+
+def limited(data: CaptionSet, count: int | None) -> CaptionSet:
+    """The first images of a split; all without a count."""
+    return dataclasses.replace(data, items=data.items[:count]) if count else data
 
 
 def uncaptioned_images(config: Config, train: CaptionSet, val: CaptionSet) -> tuple[Item, ...]:
@@ -42,7 +49,7 @@ def uncaptioned_images(config: Config, train: CaptionSet, val: CaptionSet) -> tu
     if head is None or head.images is None:
         return ()
     known = {picture_key(item.path) for item in (*train, *val, *_other_splits(config))}
-    items = {}
+    items: dict[int | str, Item] = {}
     for number, file in enumerate(config.data.boxes):
         boxed = boxed_images(
             config.path(file),
@@ -122,6 +129,17 @@ def _read(config: Config, which: str, sources: Sequence[SourceSettings]) -> Capt
         reason = f": all {len(data)} are missing, for example {next(iter(missing.values()))}" if missing else ""
         raise CaptionerError(f"data.{which} has no image with captions{reason}")
     return dataclasses.replace(data, items=items)
+
+
+def _ordered(config: Config, data: CaptionSet) -> CaptionSet:
+    """The split in the order of its source, or with `data.shuffle` in a random one."""
+    if not config.data.shuffle:
+        return data
+
+    def position(item: Item) -> bytes:  # images that are added later leave the order of the others
+        return hashlib.blake2b(f"order:{config.seed}:{item.id}".encode(), digest_size=8).digest()
+
+    return dataclasses.replace(data, items=tuple(sorted(data.items, key=position)))
 
 
 def _check_apart(train: CaptionSet, val: CaptionSet) -> None:

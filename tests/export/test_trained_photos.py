@@ -17,7 +17,7 @@ from captioner.export.licences import licence_of, obstacle, presumed_licence
 from captioner.export.run_bundle import export_run
 from captioner.train.start import start
 from tests.cli.command_line import run
-from tests.data.caption_files import picture, write
+from tests.data.caption_files import karpathy, picture, write
 from tests.train import tiny_run
 
 SEARCH = {"beam": 2, "length_power": 0.3, "repeat_penalty": 1.5, "max_length": 7}
@@ -185,6 +185,47 @@ def test_a_test_split_is_never_trained_on(model: Path, tmp_path: Path) -> None:
     train, val = read_splits(choose(tmp_path / "photos", start_from=str(model)).config)
     assert len(train) + len(val) == 15
     assert all("test" not in str(item.id) for item in (*train, *val))
+
+
+def test_without_a_train_split_val_is_divided_and_test_is_left_out(model: Path, tmp_path: Path) -> None:
+    from captioner.train.presets import choose
+    from captioner.train.splits import read_splits
+
+    for n in range(20):
+        picture(tmp_path / "photos" / ("test" if n < 5 else "val") / f"{n}.jpg", seed=n)
+        write(tmp_path / "photos" / ("test" if n < 5 else "val") / f"{n}.txt", "a red circle")
+    preset = choose(tmp_path / "photos", start_from=str(model))
+    assert preset.data == "photos: 20 images with 20 captions (no train split)"
+    assert preset.notes == (
+        "there is no train split, so the pictures of val are divided into train and val",
+        "the 5 pictures of test are left out: test is never trained on",
+    )
+    assert "(15 training captions" in preset.reason
+    train, val = read_splits(preset.config)
+    assert (len(train), len(val)) == (13, 2)
+    assert all("test" not in str(item.id) for item in (*train, *val))
+
+
+def test_a_set_that_is_only_test_is_refused(model: Path, tmp_path: Path) -> None:
+    from captioner.errors import CaptionerError
+    from captioner.train.presets import choose
+
+    picture(tmp_path / "photos" / "test" / "0.jpg")
+    write(tmp_path / "photos" / "test" / "0.txt", "a red circle")
+    with pytest.raises(CaptionerError, match="all pictures are in the split test, which is never trained on"):
+        choose(tmp_path / "photos", start_from=str(model))
+
+
+def test_restval_is_trained_on_as_train_is(model: Path, tmp_path: Path) -> None:
+    from captioner.train.presets import choose
+    from captioner.train.splits import read_splits
+
+    images = [(f"{n}.jpg", split, ["a red circle"]) for n, split in enumerate(["restval", "restval", "val", "test"])]
+    for name, *_ in images:
+        picture(tmp_path / "images" / name)
+    write(tmp_path / "dataset_tiny.json", karpathy(images))
+    train, val = read_splits(choose(tmp_path / "dataset_tiny.json", start_from=str(model)).config)
+    assert ({item.path.name for item in train}, {item.path.name for item in val}) == ({"0.jpg", "1.jpg"}, {"2.jpg"})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import yaml
 from captioner.errors import UsageError
 from captioner.options import SearchOptions
 from captioner.train import config_file as configs
-from captioner.train.config import Config
+from captioner.train.config import Config, TrainingSettings
 from captioner.train.config_file import dump, fields, load, parse
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,13 @@ def test_the_configs_of_the_paper_have_its_settings() -> None:
         assert config.training.optimizer.name == "adam"
         assert config.training.validation.score == "BLEU-4"
         assert config.training.validation.patience is not None  # early stopping
+
+
+def test_a_config_has_no_doubly_stochastic_term_by_default_as_the_shipped_models_have_none() -> None:
+    shipped = [
+        load(ROOT / "configs" / f"{name}.yaml") for name in ("default", "hard", "flickr8k_soft", "flickr8k_hard")
+    ]
+    assert {config.training.doubly_stochastic for config in shipped} == {TrainingSettings().doubly_stochastic} == {0.0}
 
 
 DEFAULT = ROOT / "configs" / "coco_soft.yaml"

@@ -19,7 +19,7 @@ from captioner.train import checkpoint, trainer
 from captioner.train.distributed import World
 from captioner.train.run_folder import RunFolder
 from captioner.train.setup import prepare
-from captioner.train.splits import read_splits
+from captioner.train.splits import limited, read_split, read_splits
 from captioner.train.start import encode, start
 from tests.train import tiny_run
 
@@ -325,6 +325,33 @@ def test_a_share_of_the_training_images_is_the_validation_split_and_is_recorded(
     assert {item.id for item in read_splits(other)[1]} != {item.id for item in val}
 
 
+@pytest.mark.parametrize("val", [0.25, [{"captions": "captions_val.json"}]])
+def test_shuffled_splits_have_the_same_images_in_an_order_of_the_seed(tmp_path: Path, val: Any) -> None:
+    data = tiny_run.write_data(tmp_path / "data", images=60)
+
+    def ids(**changes: Any) -> list[list[int | str]]:
+        config = tiny_run.config(data, data__val=val, **changes)
+        splits = read_splits(config)
+        assert [split.items for split in splits] == [read_split(config, name).items for name in ("train", "val")]
+        return [[item.id for item in split] for split in splits]
+
+    ordered, shuffled = ids(), ids(data__shuffle=True)
+    assert ordered == [sorted(split) for split in ordered]
+    assert shuffled != ordered and shuffled == ids(data__shuffle=True)
+    assert [sorted(split) for split in shuffled] == ordered
+    assert ids(data__shuffle=True, seed=4)[0] != shuffled[0]
+
+
+def test_a_limit_of_a_shuffled_split_takes_a_random_choice(tmp_path: Path) -> None:
+    data = tiny_run.write_data(tmp_path / "data", images=60)
+    setup = prepare(
+        tiny_run.config(data, data__shuffle=True, training__limit=12, training__validation={"images": 3}), ALONE
+    )
+    first = [item.id for item in limited(read_splits(tiny_run.config(data))[1], 3)]
+    assert (len(setup.corpus), len(setup.val_set)) == (12, 3)
+    assert [item.id for item in setup.val_set] != first
+
+
 def test_a_run_is_not_resumed_with_other_images_in_its_splits(tmp_path: Path) -> None:
     data = tiny_run.write_data(tmp_path / "data")
     config = tiny_run.config(data, data__val=0.25, training__epochs=1)
@@ -337,7 +364,7 @@ def test_a_run_is_not_resumed_with_other_images_in_its_splits(tmp_path: Path) ->
         trainer.train(moved, run, ALONE, resume=True)
 
 
-def test_words_that_are_all_too_rare_are_refused_as_data_check_does(tmp_path: Path) -> None:
+def test_words_that_are_all_too_rare_are_refused(tmp_path: Path) -> None:
     data = tiny_run.write_data(tmp_path / "data")
     with pytest.raises(CaptionerError, match=r"no word of data\.train occurs 999 times.*lower data\.minimum_count"):
         prepare(tiny_run.config(data, data__minimum_count=999), ALONE)
