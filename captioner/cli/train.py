@@ -35,7 +35,9 @@ from captioner.cli.options import (
     help="Choose the epochs, and if needed fewer pictures, to be done in this time; with DATA.",
 )
 @click.option("--licence", metavar="NAME", help="Licence of the weights, for the manifest; with DATA.")
-@click.option("--plan", "only_plan", is_flag=True, help="Print the settings and the expected time, then stop.")
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="Print all settings and the expected time, then stop; with DATA."
+)
 @config_options(required=False)
 @click.option(
     "--output",

@@ -15,11 +15,13 @@ from captioner.export.licences import UNSTATED, presumed_licence
 from captioner.export.run_bundle import export_run
 from captioner.files.existing import check_unoccupied
 from captioner.progress import duration
+from captioner.train import config_file as configs
 from captioner.train.config import Config
 from captioner.train.distributed import join
 from captioner.train.expected_time import expected_time, too_short, within
 from captioner.train.presets import choose, differences
 from captioner.train.run_folder import RunFolder
+from captioner.train.splits import limited, read_splits
 from captioner.train.start import train_config
 
 BUNDLE = "bundle"  # in the run folder
@@ -61,20 +63,31 @@ def train_photos(
             say(f"note: {said}")
     if warning := too_short(config, expected):
         say(f"warning: {warning}")
-    say(f"\nsettings (all of them will be in {output / 'config.yaml'}):\n\n{_as_yaml(config)}")
+    if only_plan:
+        say(f"\nsettings, with all defaults:\n\n{configs.dump(config)}")
+    else:
+        say(f"\nsettings (all of them will be in {output / 'config.yaml'}):\n\n{_as_yaml(config)}")
+        say("every other setting has its default; --plan prints all")
     say(f"time: {expected.sentence()}")
     if only_plan:
         return None
+    training_data = _trained_on(config, preset.name)
     train_config(config, output, overwrite=overwrite, device=device)
     bundle = export_run(
         output,
         output / BUNDLE,
-        training_data=preset.data.partition(" (")[0],
+        training_data=training_data,
         licence=licence or presumed_licence(config),
     )
     _say_result(bundle, config, output, say)
     say(f"took {duration(time.monotonic() - began)}, expected {duration(expected.total)}")
     return bundle
+
+
+def _trained_on(config: Config, name: str) -> str:
+    """What the card names as training data: the pictures of the training split that the run uses."""
+    train = limited(read_splits(config)[0], config.training.limit)
+    return f"{name}: {len(train):,} images with {len(list(train.captions())):,} captions"
 
 
 def _as_yaml(config: Config) -> str:
@@ -87,7 +100,7 @@ def _say_result(bundle: Bundle, config: Config, output: Path, say: Callable[[str
     score = config.training.validation.score
     say(f"\n{score} {manifest.scores[score]:.1f} ({manifest.scored_on})")
     say(f"{output / BUNDLE}: the model, {bundle.size / 1e6:.1f} MB; its card is README.md in it")
-    if manifest.licence == UNSTATED:
+    if manifest.licence.startswith(UNSTATED):
         say(f"its licence is not stated; to name one: captioner export {output} --output DIR --licence NAME")
     say(f"\nto use it:\n  captioner caption photo.jpg --model {output / BUNDLE}")
     say(f"  captioner overlay photo.jpg --model {output / BUNDLE} --output out")

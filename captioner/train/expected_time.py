@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from captioner.text.vocabulary import Vocabulary
 from captioner.train.config import Config, sized
 from captioner.train.corpus import Corpus, padded_arrays
 from captioner.train.run_folder import model_folder
-from captioner.train.splits import read_splits
+from captioner.train.setup import tune_tail
+from captioner.train.splits import limited, read_splits
 from captioner.train.validation import caption
 
 PICTURES = 4  # measured
@@ -32,29 +34,35 @@ FEWEST_STEPS = 100  # with fewer, a new model learns no language
 
 @dataclass(frozen=True)
 class ExpectedTime:
-    """Seconds: of the encoding, of an epoch's steps, and of a validation."""
+    """Seconds: of the encoding, of each epoch's steps, and of a validation."""
 
     encoding: float
-    epoch: float
+    steps: tuple[float, ...]  # of each epoch: with a trained tail they take longer
     validation: float
-    epochs: int
     images: int
     validated: int
 
     @property
+    def epochs(self) -> int:
+        return len(self.steps)
+
+    @property
     def total(self) -> float:
-        return self.encoding + self.epochs * (self.epoch + self.validation) + EXPORT_SECONDS
+        return self.encoding + sum(self.steps) + self.epochs * self.validation + EXPORT_SECONDS
 
     def sentence(self) -> str:
+        shortest, longest = duration(min(self.steps)), duration(max(self.steps))
         return (
             f"about {duration(self.total)}: {duration(self.encoding)} to encode the pictures, then {self.epochs} "
-            f"epochs of {duration(self.epoch)}, each with {duration(self.validation)} of validation"
+            f"epochs of {shortest if shortest == longest else f'{shortest} to {longest}'}, each with "
+            f"{duration(self.validation)} of validation"
         )
 
 
 def expected_time(config: Config, device: torch.device) -> tuple[Config, ExpectedTime]:
     """The config with the settings that follow the number of pictures, and the time that its run takes here."""
     train, val = read_splits(config)
+    train = limited(train, config.training.limit)
     start = config.training.start_from
     known = None if start is None else model_folder(start_folder(start)) / VOCABULARY
     if known is not None and known.is_file():
@@ -68,11 +76,14 @@ def expected_time(config: Config, device: torch.device) -> tuple[Config, Expecte
     rates = _measure(config, vocabulary, length, device)
     validated = min(len(val), config.training.validation.images or len(val))
     views = 1 + config.features.flip
+    tune, captions = config.training.tune, float(counts.sum())
     return config, ExpectedTime(
-        encoding=(len(train) + validated) * views * rates["picture"],
-        epoch=float(counts.sum()) * rates["caption"],
-        validation=validated * rates["validation"],
-        epochs=config.training.epochs,
+        encoding=(len(train) + validated) * views * rates.picture,
+        steps=tuple(
+            captions * (rates.tuned_caption if tune.trains_tail(epoch) else rates.caption)
+            for epoch in range(config.training.epochs)
+        ),
+        validation=validated * rates.validation,
         images=len(train),
         validated=validated,
     )
@@ -81,32 +92,33 @@ def expected_time(config: Config, device: torch.device) -> tuple[Config, Expecte
 def within(config: Config, expected: ExpectedTime, seconds: float) -> tuple[Config, ExpectedTime, str | None]:
     """The config with as many epochs as fit into the time, or with fewer pictures, and a sentence about the change."""
     given = f"{seconds / 60:g} {'minute' if seconds == 60 else 'minutes'}"
-    per_epoch = expected.epoch + expected.validation
     left = seconds - EXPORT_SECONDS - expected.encoding
-    epochs = int(left // per_epoch) if per_epoch else expected.epochs
-    if epochs >= expected.epochs:
+    needed = itertools.accumulate(steps + expected.validation for steps in expected.steps)
+    epochs = sum(time <= left for time in needed)
+    if epochs == expected.epochs:
         return config, expected, None
     if epochs >= FEWEST_EPOCHS:
         said = f"{epochs} instead of {expected.epochs} epochs, to fit into {given}"
-        return _with(config, epochs=epochs), _replace(expected, epochs=epochs), said
+        return _with(config, epochs=epochs), replace(expected, steps=expected.steps[:epochs]), said
     # Fewer pictures, and fewer of them validated: otherwise validation would leave no time for training.
     budget = seconds - EXPORT_SECONDS
+    steps = (expected.steps + expected.steps[-1:] * FEWEST_EPOCHS)[:FEWEST_EPOCHS]
     encoded = expected.encoding / (expected.images + expected.validated)
     per_validated = encoded + FEWEST_EPOCHS * expected.validation / expected.validated
     validated = min(expected.validated, max(FEWEST_VALIDATED, int(VALIDATION_SHARE * budget / per_validated)))
-    per_image = encoded + FEWEST_EPOCHS * expected.epoch / expected.images
+    per_image = encoded + sum(steps) / expected.images
     images = int((budget - validated * per_validated) / per_image)
     images = min(expected.images, max(config.training.images, images))
-    shorter = _replace(
+    shorter = replace(
         expected,
-        epochs=FEWEST_EPOCHS,
         images=images,
         validated=validated,
         encoding=encoded * (images + validated),
-        epoch=expected.epoch * images / expected.images,
+        steps=tuple(seconds * images / expected.images for seconds in steps),
         validation=expected.validation * validated / expected.validated,
     )
-    said = f"{images:,} of {expected.images:,} pictures and {FEWEST_EPOCHS} epochs, "
+    chosen = ", chosen at random," if config.data.shuffle and images < expected.images else ""
+    said = f"{images:,} of {expected.images:,} pictures{chosen} and {FEWEST_EPOCHS} epochs, "
     if shorter.total > seconds + 1:  # seconds are rounded to pictures
         said += f"which is the least; it takes about {duration(shorter.total)} and does not fit into {given}"
     else:
@@ -132,13 +144,18 @@ def _with(config: Config, **changes: Any) -> Config:
     return config.model_copy(update={"training": config.training.model_copy(update=changes)})
 
 
-def _replace(expected: ExpectedTime, **changes: Any) -> ExpectedTime:
-    values = {name: getattr(expected, name) for name in expected.__dataclass_fields__}
-    return ExpectedTime(**{**values, **changes})
+@dataclass(frozen=True)
+class _Rates:
+    """Seconds per encoded picture, per trained caption (with a frozen and a trained tail), per validated picture."""
+
+    picture: float
+    caption: float
+    tuned_caption: float
+    validation: float
 
 
-def _measure(config: Config, vocabulary: Vocabulary, length: int, device: torch.device) -> dict[str, float]:
-    """Seconds per encoded picture, per trained caption and per validated picture, with random weights."""
+def _measure(config: Config, vocabulary: Vocabulary, length: int, device: torch.device) -> _Rates:
+    """Measured with random weights."""
     network = Network(config.encoder, config.model, len(vocabulary), load=False).to(device)
     size, captions = config.encoder.size, config.training.captions
     pixels = torch.zeros(PICTURES, size, size, 3, dtype=torch.uint8, device=device)
@@ -155,11 +172,17 @@ def _measure(config: Config, vocabulary: Vocabulary, length: int, device: torch.
         objective.loss(forced, PICTURES * captions).total.backward()  # type: ignore[no-untyped-call]
 
     network.train()
-    trained = _seconds(step, device) / (PICTURES * captions)
+    tail, tune = tune_tail(config, network), config.training.tune
+    is_ever_tuned = bool(tail) and any(tune.trains_tail(epoch) for epoch in range(config.training.epochs))
+    trained = []
+    for is_tuned in (False, True) if is_ever_tuned else (False,):
+        for parameter in tail:
+            parameter.requires_grad_(is_tuned)
+        trained.append(_seconds(step, device) / (PICTURES * captions))
     network.eval()
     backend = TorchBackend(network, vocabulary, device)
     validation = _seconds(lambda: caption(backend, grids, config.training.validation.search), device) / PICTURES
-    return {"picture": picture, "caption": trained, "validation": validation}
+    return _Rates(picture, trained[0], trained[-1], validation)
 
 
 def _seconds(work: Any, device: torch.device) -> float:

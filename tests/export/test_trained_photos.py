@@ -60,10 +60,11 @@ def test_photos_with_texts_become_a_bundle_by_one_command(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write_photos(tmp_path / "photos", 40)
-    done = run("train", "photos", "--from", model, "--output", "runs/mine", "--device", "cpu")
+    write_photos(tmp_path / "photos (2024)", 40)
+    limit = ("--set", "training.limit=30")
+    done = run("train", "photos (2024)", "--from", model, "--output", "runs/mine", "--device", "cpu", *limit)
     assert done.returncode == 0, done.stderr
-    assert "photos: 40 images with 160 captions (no val split)" in done.stdout
+    assert "photos (2024): 40 images with 160 captions (no val split)" in done.stdout
     assert "plan: fine-tune the model" in done.stdout and "time: about" in done.stdout
     assert "captioner caption photo.jpg --model runs/mine/bundle" in done.stdout
     record = json.loads(Path("runs/mine/split.json").read_text())
@@ -73,22 +74,27 @@ def test_photos_with_texts_become_a_bundle_by_one_command(
     assert bundle.manifest.licence == "not stated" and bundle.manifest.name == "mine"
     assert "validation while training, 4 images" in bundle.manifest.scored_on
     assert "On 4 images the score is rough" in card and "starting from the model bundle" in card
-    captions = run("caption", "photos", "--model", "runs/mine/bundle", "--format", "jsonl", "--output", "c.jsonl")
+    assert "Trained on photos (2024): 30 images with 120 captions, seed 0" in card  # neither val nor beyond the limit
+    assert "every other setting has its default; --plan prints all" in done.stdout
+    captions = run(
+        "caption", "photos (2024)", "--model", "runs/mine/bundle", "--format", "jsonl", "--output", "c.jsonl"
+    )
     assert captions.returncode == 0 and len(Path("c.jsonl").read_text().splitlines()) == 40
-    again = run("train", "photos", "--from", model, "--output", "runs/mine")
+    again = run("train", "photos (2024)", "--from", model, "--output", "runs/mine")
     assert again.returncode == 2 and "exists and is kept" in again.stderr
 
 
-def test_the_printed_settings_are_a_config(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_prints_the_whole_config(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_photos(tmp_path / "photos", 40)
     done = run("train", "photos", "--from", model, "--plan", "--device", "cpu")
     assert done.returncode == 0 and not Path("runs").exists()
-    settings = yaml.safe_load(done.stdout.partition("config.yaml):\n\n")[2].partition("\ntime: ")[0])
-    Path("mine.yaml").write_text(yaml.safe_dump(settings))
-    from captioner.train.config_file import load
+    printed = done.stdout.partition("with all defaults:\n\n")[2].partition("\ntime: ")[0]
+    Path("mine.yaml").write_text(printed)
+    from captioner.train.config_file import dump, load
 
     config = load(Path("mine.yaml"))
+    assert printed.strip() == dump(config).strip() and "checkpoint_every: 500" in printed
     assert config.data.val == 0.1 and config.training.start_from == model.absolute()
     search = config.training.validation.search
     assert {name: getattr(search, name) for name in SEARCH} == SEARCH
@@ -98,7 +104,8 @@ def test_minutes_choose_the_epochs(model: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     write_photos(tmp_path / "photos", 40)
     done = run("train", "photos", "--from", model, "--minutes", 0.001, "--plan", "--device", "cpu")
-    assert done.returncode == 0 and "8 of 36 pictures and 3 epochs, which is the least; it takes about" in done.stdout
+    least = "8 of 36 pictures, chosen at random, and 3 epochs, which is the least; it takes about"
+    assert done.returncode == 0 and least in done.stdout
     assert "does not fit into 0.001 minutes" in done.stdout
     assert "epochs: 3" in done.stdout and "limit: 8" in done.stdout
 
@@ -107,7 +114,7 @@ def test_a_short_time_is_not_spent_on_validation_and_a_hopeless_run_is_named(mod
     from captioner.train.expected_time import ExpectedTime, too_short, within
 
     config = tiny_run.config(Path("data"), training__images=32)
-    whole = ExpectedTime(encoding=700.0, epoch=600.0, validation=300.0, epochs=9, images=6000, validated=1000)
+    whole = ExpectedTime(encoding=700.0, steps=(600.0,) * 9, validation=300.0, images=6000, validated=1000)
     shorter, expected, said = within(config, whole, 900)
     assert said == ("1,650 of 6,000 pictures and 3 epochs, to fit into 15 minutes; validated on 220 of 1,000 pictures")
     assert expected.total == pytest.approx(900, abs=1)
@@ -122,6 +129,69 @@ def test_a_short_time_is_not_spent_on_validation_and_a_hopeless_run_is_named(mod
     assert "learns next to nothing in 3 steps" in (too_short(least, expected) or "")
     started = least.model_copy(update={"training": least.training.model_copy(update={"start_from": model})})
     assert too_short(started, expected) is None
+
+
+def test_fewer_pictures_of_a_folder_sorted_by_subject_have_all_subjects(model: Path, tmp_path: Path) -> None:
+    from captioner.train.expected_time import ExpectedTime, within
+    from captioner.train.presets import choose
+    from captioner.train.splits import limited, read_splits
+
+    for n in range(200):
+        subject = "beach" if n < 100 else "city"
+        picture(tmp_path / "photos" / f"{subject}-{n:03}.jpg", seed=n)
+        write(tmp_path / "photos" / f"{subject}-{n:03}.txt", "a red circle")
+    config = choose(tmp_path / "photos", start_from=str(model)).config
+    time = ExpectedTime(encoding=200.0, steps=(100.0,) * 9, validation=20.0, images=180, validated=20)
+    shorter, expected, _ = within(config, time, 130)
+    train = limited(read_splits(shorter)[0], shorter.training.limit)
+    subjects = [item.path.name.partition("-")[0] for item in train]
+    assert len(subjects) == expected.images < 60
+    assert 0.25 < subjects.count("city") / len(subjects) < 0.75
+
+
+@pytest.mark.parametrize(
+    ("minutes", "epochs"),
+    [(20, 8), (11.5, 6), (6.9, 3)],  # 20 s of export, 60 of encoding, 60 per epoch with a frozen tail, else 120
+)
+def test_epochs_with_a_trained_tail_count_with_their_own_time(minutes: float, epochs: int) -> None:
+    from captioner.train.expected_time import ExpectedTime, within
+
+    expected = ExpectedTime(encoding=60.0, steps=(50.0,) * 2 + (110.0,) * 6, validation=10.0, images=90, validated=10)
+    assert expected.total == 20 + 60 + 2 * 60 + 6 * 120
+    assert "8 epochs of 0:50 to 1:50, each with 0:10 of validation" in expected.sentence()
+    config, shorter, said = within(tiny_run.config(Path("data"), training__epochs=8), expected, 60 * minutes)
+    assert len(shorter.steps) == epochs and shorter.total <= 60 * minutes
+    assert (config.training.epochs == epochs) and (said is None) == (epochs == 8)
+
+
+def test_the_expected_time_counts_the_limit_and_measures_the_tail_as_it_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    from captioner.model.network import Network
+    from captioner.train import expected_time
+
+    trained: list[bool] = []
+
+    class Spy(Network):
+        def annotations(self, grid: torch.Tensor) -> torch.Tensor:
+            trained.append(any(parameter.requires_grad for parameter in self.encoder.parameters()))
+            return super().annotations(grid)
+
+    monkeypatch.setattr(expected_time, "Network", Spy)
+    data = tiny_run.write_data(tmp_path / "data")
+    tune = {"start_epoch": 2, "end_epoch": 3}
+    changes = {"encoder__tail": "stage3", "training__tune": tune, "training__epochs": 4}
+    config = tiny_run.config(data, training__limit=5, **changes)
+    _, found = expected_time.expected_time(config, torch.device("cpu"))
+    assert trained[:4] == [False, False, True, True]  # each is measured in the second call
+    assert found.steps[0] == found.steps[1] == found.steps[3] != found.steps[2]
+    assert found.images == 5
+    trained.clear()
+    never = tiny_run.config(data, **{**changes, "training__tune": {"start_epoch": 1000}})
+    assert expected_time.expected_time(never, torch.device("cpu"))[1].images == 16
+    assert trained[:2] == [False, False] and True not in trained
 
 
 def test_pictures_without_captions_are_counted(model: Path, tmp_path: Path) -> None:
