@@ -19,6 +19,9 @@ from captioner.model.settings import ModelSettings
 
 Tensors = dict[str, Tensor]
 
+# Images whose captions have all ended leave the batch once the share of the others is no more than this.
+MOSTLY_LIVE = 0.9
+
 
 @dataclass(frozen=True)
 class TeacherForced:

@@ -25,7 +25,14 @@ from captioner.model.attention.output import AttentionOutput, mean_attention
 from captioner.model.attention.pool import AttentionPool, MeanPool
 from captioner.model.attention.scores import make_score
 from captioner.model.attention.sentinel import NoSentinel, Sentinel
-from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, Tensors, check_sizes, expand_state
+from captioner.model.caption_decoder import (
+    MOSTLY_LIVE,
+    CaptionDecoder,
+    TeacherForced,
+    Tensors,
+    check_sizes,
+    expand_state,
+)
 from captioner.model.fast_cpu import dropout, sample_categorical
 from captioner.model.grid_encoder import make_grid_encoder
 from captioner.model.settings import ModelSettings
@@ -193,39 +200,46 @@ class Decoder(CaptionDecoder):
         own_words: float = 0.0,  # scheduled sampling: probability that the last word is one sampled from the model
     ) -> TeacherForced:
         check_sizes(annotations, inputs, targets, lengths, sampled, cells)
-        images, captions = lengths.shape
-        shared, own = self.begin(annotations)
-        own = expand_state(own, captions)
-        row = torch.arange(images * captions, device=inputs.device).view(images, captions)
+        row = torch.arange(lengths.numel(), device=inputs.device).view_as(lengths)
+        order = lengths.amax(1).argsort(descending=True, stable=True)  # longest captions first
+        inputs, targets, lengths, row = inputs[order], targets[order], lengths[order], row[order]
+        sampled, cells = (None if each is None else each[order] for each in (sampled, cells))
+        m, k = lengths.shape
+        shared, own = self.begin(annotations.index_select(0, order))  # annotations[order] has a slower gradient
+        own = expand_state(own, k)
         embedded = self.embed(inputs) if own_words == 0 else None
         predicted: Tensor | None = None  # p(y_{t-1}), for scheduled sampling
         steps: dict[str, list[Tensor]] = defaultdict(list)
         with over_steps(self):
             for t in range(int(lengths.max())):
                 running = lengths > t
+                live = int(running.any(1).sum())
+                if live <= MOSTLY_LIVE * m:  # all images after these have ended
+                    m = live
+                    shared = {name: tensor[:m] for name, tensor in shared.items()}
                 k = int(running.any(0).nonzero().max()) + 1  # all captions after the k-th have ended
-                own = {name: state[:, :k] for name, state in own.items()}
+                own = {name: state[:m, :k] for name, state in own.items()}
                 if embedded is not None:
-                    word = embedded[:, :k, t]
+                    word = embedded[:m, :k, t]
                 else:
-                    word = self.embed(mix_words(inputs[:, :k, t], predicted, own_words, generator))
+                    word = self.embed(mix_words(inputs[:m, :k, t], predicted, own_words, generator))
                 choice = CellChoice()
                 if sampled is not None and cells is not None:
-                    choice = CellChoice(sampled[:, :k], cell=cells[:, :k, t])
+                    choice = CellChoice(sampled[:m, :k], cell=cells[:m, :k, t])
                 elif sampled is not None:
-                    noise = gumbel_noise((images, k, annotations.shape[1]), generator, annotations.device)
-                    choice = CellChoice(sampled[:, :k], noise)
+                    noise = gumbel_noise((m, k, annotations.shape[1]), generator, annotations.device)
+                    choice = CellChoice(sampled[:m, :k], noise)
                 own, h, z, attention = self.recurrence(shared, own, word, choice)
                 if embedded is None:
                     with torch.no_grad():
                         predicted = self.logits(word, h, z).softmax(-1)
-                step = {"word": word, "h": h, "z": z, "alpha": attention.alpha, "targets": targets[:, :k, t]}
-                step |= {"row": row[:, :k], "time": torch.full_like(row[:, :k], t)}
+                step = {"word": word, "h": h, "z": z, "alpha": attention.alpha, "targets": targets[:m, :k, t]}
+                step |= {"row": row[:m, :k], "time": torch.full_like(row[:m, :k], t)}
                 if attention.scores is not None:
                     step["scores"] = attention.scores
                 if self.cell_sampling.learns_by_reward and sampled is not None and attention.cell is not None:
-                    step |= {"cell": attention.cell, "sampled": sampled[:, :k]}
-                real = running[:, :k].flatten().nonzero().squeeze(1)
+                    step |= {"cell": attention.cell, "sampled": sampled[:m, :k]}
+                real = running[:m, :k].flatten().nonzero().squeeze(1)
                 for name, tensor in step.items():
                     rows = tensor.flatten(0, 1)
                     steps[name].append(rows if len(real) == len(rows) else rows[real])
@@ -244,6 +258,6 @@ def mix_words(words: Tensor, predicted: Tensor | None, probability: float, gener
     """The last words of the captions, some of them replaced by words sampled from the model's prediction."""
     if predicted is None:
         return words
-    samples = sample_categorical(predicted[:, : words.shape[1]], generator)
+    samples = sample_categorical(predicted[: len(words), : words.shape[1]], generator)
     replaced = torch.rand(words.shape, generator=generator, device=words.device) < probability
     return torch.where(replaced, samples, words)

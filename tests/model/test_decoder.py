@@ -200,6 +200,45 @@ def test_captions_together_equal_captions_one_by_one(settings):
             assert_same_rows(apart, image, together, 3 * image + k)
 
 
+STATEFUL: dict[str, dict[str, Any]] = {
+    "hard": {"attention": {"mode": "hard"}},
+    "coverage and locations": {"attention": {"location": "both"}, "grid": (3, 3)},
+    "several heads": {"attention": {"heads": 2}},
+    "sentinel, sparse, last word": {"attention": {"sentinel": True, "normalizer": "entmax15", "last_word": True}},
+    "keys are the annotations": {"attention": {"score": "dot"}, "annotation_size": None, "hidden_size": 5},
+}
+
+
+@pytest.mark.parametrize("settings", [*VARIANTS.values(), *STATEFUL.values()], ids=[*VARIANTS, *STATEFUL])
+def test_losses_and_gradients_of_a_batch_are_those_of_each_caption_alone(settings):
+    """Captions and images that have ended leave the batch, from its end, its beginning and its middle."""
+    decoder, annotations = make_decoder(**settings), make_annotations(5).requires_grad_()
+    inputs, targets, lengths = make_captions([[2, 1], [5, 3], [7, 2], [1, 1], [4, 6]])
+    hard: dict[str, Tensor] = {}
+    if decoder.hard:
+        cells = torch.randint(9, inputs.shape, generator=torch.Generator().manual_seed(4))
+        hard = {"sampled": torch.tensor([[True, False]] * 5), "cells": cells}
+
+    def nll(images: slice, captions: slice) -> Tensor:
+        part = (images, captions)
+        rows = {name: values[part] for name, values in hard.items()}
+        forced = decoder(annotations[images], inputs[part], targets[part], lengths[part], **rows)
+        assert len(forced.targets) == lengths[part].sum()
+        log_p = forced.logits.log_softmax(-1).gather(1, forced.targets.unsqueeze(1))
+        return -log_p.sum() + forced.alpha.square().sum()
+
+    def gradients(loss: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(loss, [annotations, *decoder.parameters()], allow_unused=True)
+
+    whole = nll(slice(None), slice(None))
+    apart = torch.stack([nll(slice(i, i + 1), slice(k, k + 1)) for i in range(5) for k in range(2)]).sum()
+    torch.testing.assert_close(whole, apart)
+    for found, expected in zip(gradients(whole), gradients(apart), strict=True):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0), (2, 1, 0)])
 def test_captions_may_have_any_order(order):
     """Longest first is only the fastest order."""
