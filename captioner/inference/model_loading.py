@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -76,11 +77,14 @@ def is_quicker_in_8_bits(manifest: Manifest) -> bool:
 
 def start_sessions(bundle: Bundle, threads: int, *, int8: bool) -> Sequence[Future[Any]]:
     """Load the three graphs of a bundle in threads: each takes up to a tenth of a second, mostly outside Python."""
+    _share_arena()
     names = (bundle.manifest.encoder.file, BEGIN, DECODER)
     paths = [_graph(bundle, name, int8) for name in names]
     pool = ThreadPoolExecutor(len(names))
     try:
-        return [pool.submit(_session, path, threads) for path in paths]
+        sessions = [pool.submit(_session, path, threads) for path in paths]
+        pool.submit(_return_freed_memory, sessions)
+        return sessions
     finally:
         pool.shutdown(wait=False)  # after Ctrl-C, don't wait for a graph that takes long
 
@@ -103,6 +107,29 @@ def _import_onnxruntime() -> None:
         import onnxruntime  # noqa: F401
 
 
+@cache  # an arena is registered for the whole process
+def _share_arena() -> None:
+    """Let all graphs take memory from one arena, which grows by what is asked for.
+
+    Otherwise each graph has its own, which doubles its size when it is full. An application's own sessions keep theirs.
+    """
+    import onnxruntime
+
+    kind, use = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, onnxruntime.OrtMemType.DEFAULT
+    growth = onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1})
+    # Older versions refuse a second arena. If the application has registered one, the graphs share that.
+    with suppress(Exception):
+        onnxruntime.create_and_register_allocator(onnxruntime.OrtMemoryInfo("Cpu", kind, 0, use), growth)
+
+
+def _return_freed_memory(sessions: Sequence[Future[Any]]) -> None:
+    """Once all graphs are loaded: loading frees about 60 MB, which glibc would keep. It takes a few milliseconds."""
+    from captioner.workarounds.malloc import return_now  # ctypes
+
+    wait(sessions)
+    return_now()
+
+
 def _session(path: Path, threads: int) -> Any:
     """A loaded graph, whose inputs and outputs were verified with the bundle."""
     import onnxruntime
@@ -110,6 +137,7 @@ def _session(path: Path, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.enable_mem_pattern = False  # plans memory for repeated shapes; the shapes of a search rarely repeat
+    options.add_session_config_entry("session.use_env_allocators", "1")
     options.log_severity_level = 4  # fatal; it would write errors, with names from the graph, beside our sentence
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
