@@ -19,10 +19,12 @@ from captioner import Captioner
 from captioner.bundle import verification
 from captioner.bundle.layout import int8_graph
 from captioner.bundle.loading import load_bundle
+from captioner.cli import shard_options
 from captioner.images import reading
 from captioner.inference import onnx_backend
 from captioner.inference.onnx_backend import INT8_AT_ONCE, OnnxBackend
 from captioner.inference.search import beam as beam_module
+from captioner.scale import shards
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = sorted(map(str, (ROOT / "examples").glob("*.jpg")))
@@ -170,3 +172,12 @@ def test_the_first_caption_imports_nothing_that_it_does_not_need():
     modules = set(json.loads(done.stdout.splitlines()[-1]))
     unneeded = {"torch", "nltk", "onnx", "rich", "pydantic", "numpy.ma", "difflib", "importlib.metadata"}
     assert not modules & unneeded
+    assert not [module for module in modules if module.startswith("captioner.scale")]
+
+
+def test_the_command_line_has_the_settings_of_shards_without_importing_them():
+    assert shard_options.SHARD_SIZE == shards.SHARD_SIZE
+    assert shard_options.CAPTION_MEMBERS == shards.CAPTION_MEMBERS
+    for ending in (".tar", ".parquet", ".txt", ".jsonl", ".jpg"):
+        for path in (f"a{ending}", f"A{ending.upper()}", f"a{ending}/", f"https://host/a{ending}?version=1"):
+            assert shard_options.names_shards([path], None) == shards.is_shard(path)

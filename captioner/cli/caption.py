@@ -27,7 +27,13 @@ from captioner.cli.options import (
     summary_option,
 )
 from captioner.cli.output_options import metadata_options, sidecar_options, unsure_options, wording_options
-from captioner.cli.shard_options import check_shard_call, run_on_this_machine, shard_options, shard_settings
+from captioner.cli.shard_options import (
+    check_shard_call,
+    names_shards,
+    run_on_this_machine,
+    shard_options,
+    shard_settings,
+)
 from captioner.progress import ProgressBar
 from captioner.terminal import say
 from captioner.writers.caption_formats import FORMATS
@@ -140,12 +146,10 @@ def command(
     list of paths (.txt) or a folder with a metadata.jsonl. Each shard gets its own output. One that exists is finished.
     """
     from captioner.inference.model_loading import start_loading
-    from captioner.scale.locations import names_folder
-    from captioner.scale.shards import is_shard
     from captioner.writers.wording import UNSURE_TEXT, Wording
 
     shard_values = {name: search.pop(name) for name in ("image_column", "key_column", "captions_in")}
-    if any(map(is_shard, paths)) or (output_name is not None and names_folder(output_name)):
+    if names_shards(paths, output_name):
         check_shard_call(paths, output_name, output_format)
         assert output_name is not None  # it was checked
         limits, options = given_limits(search), given_options(search)

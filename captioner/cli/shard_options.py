@@ -10,13 +10,17 @@ import click
 from click.core import ParameterSource
 
 from captioner.cli.options import F, apply_options, check_effect, choice
-from captioner.scale.shards import CAPTION_MEMBERS, SHARD_SIZE
 from captioner.terminal import say
 
 if TYPE_CHECKING:
     from captioner.scale.job import Job
     from captioner.scale.job_summary import JobSummary
     from captioner.scale.shard_captioning import ShardCaptioner, ShardSettings
+
+# As captioner.scale.shards has them (tests/test_work.py compares). To import it for a photo would delay its caption.
+SHARD_SIZE = 2000
+CAPTION_MEMBERS = ("txt", "json")
+SHARD_ENDINGS = (".tar", ".parquet")
 
 # What `captioner caption` has for pictures only.
 NOT_FOR_SHARDS = (
@@ -75,6 +79,16 @@ def shard_settings(values: dict[str, Any], output_format: str, limits: dict[str,
         backend=settled(values["model"], values["backend"], values["device"]),
         **{name: values[name] for name in ("model", "device", "threads", "batch", "options")},
     )
+
+
+def names_shards(paths: Sequence[str], output: str | None) -> bool:
+    """Whether a call of `captioner caption` is about shards: a path is one, or the output is a folder."""
+    if output is None and not any(ending in path.lower() for path in paths for ending in SHARD_ENDINGS):
+        return False
+    from captioner.scale.locations import names_folder
+    from captioner.scale.shards import is_shard
+
+    return any(map(is_shard, paths)) or (output is not None and names_folder(output))
 
 
 def check_shard_call(paths: Sequence[str], output: str | None, output_format: str) -> None:
