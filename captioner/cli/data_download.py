@@ -120,5 +120,8 @@ def command(
     if failures:
         for failure in failures[:5]:
             say(failure)
-        raise CaptionerError(f"{len(failures):,} pictures could not be fetched; the same command tries them again")
+        raise CaptionerError(
+            f"{len(failures):,} pictures could not be fetched; the same command tries them again. To train without "
+            "them, give captioner train --set data.allow_missing=true"
+        )
     click.echo(FLICKR8K_LICENCE if name == "flickr8k" else COCO_LICENCE)

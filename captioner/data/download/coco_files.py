@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
+from zlib import crc32
 
 from captioner.data.download.catalogue import (
     COCO_ANNOTATIONS,
@@ -141,7 +142,8 @@ def _karpathy(annotations: _Annotations, folder: Path, options: DownloadOptions)
 def _given_list(source: str, folder: Path, options: DownloadOptions) -> Path:
     if is_url(source):
         name = PurePosixPath(check_url(source, "--karpathy").partition("?")[0]).name
-        return fetch(source, folder / "karpathy" / (name or "splits"), connections=options.connections)
+        place = folder / "karpathy" / f"{crc32(source.encode()):08x}"  # many addresses end with the same name
+        return fetch(source, place / (name or "splits"), connections=options.connections)
     if not Path(source).is_file():
         raise missing(Path(source), "--karpathy")
     return Path(source)
@@ -175,7 +177,7 @@ def _is_unpacked(archive: PublishedFile, ids: list[int], annotations: _Annotatio
 
 
 def _fetch_archive(archive: PublishedFile, folder: Path, options: DownloadOptions) -> None:
-    packed = options.fetch(archive, options.place(archive, folder))
+    packed = options.fetch_pictures(archive, folder)
     if options.unpack:
         split = _stem(archive)
         unpack(
@@ -197,6 +199,6 @@ def _fetch_single(ids: list[int], annotations: _Annotations, folder: Path, optio
     remaining = [path for _, path in jobs if not path.is_file()]
     check_room(folder, len(remaining) * PICTURE_BYTES, f"fetching {len(remaining):,} pictures")
     failures = fetch_pictures(jobs, connections=options.connections)
-    if len(failures) == len(remaining) and failures:
+    if failures and not any(path.is_file() for _, path in jobs):
         raise DownloadError(f"no picture could be fetched: {failures[0]}")
     return failures

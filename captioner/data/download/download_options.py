@@ -44,7 +44,7 @@ class DownloadOptions:
         images = folder / "images"
         return images if not self.unpack or (images / pictures.name).is_file() else folder
 
-    def fetch(self, file: PublishedFile, folder: Path) -> Path:
+    def fetch(self, file: PublishedFile, folder: Path, *, verify_existing: bool = True) -> Path:
         return fetch(
             file.url(self.base_url),
             folder / file.name,
@@ -52,7 +52,12 @@ class DownloadOptions:
             md5=file.md5,
             connections=self.connections,
             ignore_checksum=self.ignore_checksum,
+            verify_existing=verify_existing,
         )
+
+    def fetch_pictures(self, pictures: PublishedFile, folder: Path) -> Path:
+        """An archive of pictures. The MD5 of one that stays packed is not compared in every call."""
+        return self.fetch(pictures, self.place(pictures, folder), verify_existing=self.unpack)
 
     def pictures_room(self, pictures: PublishedFile, folder: Path, unpacked: Path) -> ArchiveRoom:
         """The room for an archive of pictures, which are unpacked into the folder `unpacked` or stay packed."""

@@ -47,7 +47,7 @@ def download_flickr8k(output: Path, options: DownloadOptions) -> None:
     names = {str(item.id) for item in items}
     if not all_there(images, names):
         options.check_room(folder, {FLICKR8K_PICTURES: options.pictures_room(FLICKR8K_PICTURES, folder, images)})
-        archive = options.fetch(FLICKR8K_PICTURES, options.place(FLICKR8K_PICTURES, folder))
+        archive = options.fetch_pictures(FLICKR8K_PICTURES, folder)
         if options.unpack:
             unpack(archive, images, lambda path: Path(path.name) if path.name in names else None, keep=options.keep)
     options.say(f"{folder / 'dataset_flickr8k.json'}: {len(items):,} images with {_count(captions.splits, items)}")

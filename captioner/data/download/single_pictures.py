@@ -9,7 +9,7 @@ from pathlib import Path
 
 from captioner.data.download.http import DownloadError, PassingError, RangeError, opened
 from captioner.data.download.retrying import pause_after
-from captioner.files.atomic import open_atomically
+from captioner.files.atomic import open_atomically, sweep
 from captioner.images.file_kinds import HEADER, kind_of
 from captioner.progress import ProgressBar
 
@@ -22,6 +22,7 @@ def fetch_pictures(pictures: Sequence[tuple[str, Path]], *, connections: int) ->
     todo = [(url, path) for url, path in pictures if not path.is_file()]
     for folder in {path.parent for _, path in todo}:
         folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
     failures: list[str] = []
     done = len(pictures) - len(todo)
     pool, stop = ThreadPoolExecutor(connections), threading.Event()

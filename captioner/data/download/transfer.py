@@ -26,7 +26,7 @@ from captioner.data.download.http import DownloadError, PassingError, RangeError
 from captioner.data.download.retrying import pause_after
 from captioner.data.download.room import check_room
 from captioner.data.download.transfer_record import TransferRecord, forget, load_record, part_of, record_of
-from captioner.files.atomic import write_atomically
+from captioner.files.atomic import sweep, write_atomically
 from captioner.progress import ProgressBar
 from captioner.terminal import say
 
@@ -36,6 +36,8 @@ ATTEMPTS = 5  # in a row without progress, before a transfer is given up
 SAVE_EVERY = 1.0  # seconds between two records of what is on disk
 MEGABYTE = 1_000_000
 _CHANGED = "the file has changed on the server"
+_DAMAGED = ": it is damaged or another version"
+_KEPT = "It is kept; delete it to fetch it again, or use it as it is with --ignore-checksum"
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
 
 
@@ -47,11 +49,18 @@ def fetch(
     md5: str | None = None,
     connections: int = 4,
     ignore_checksum: bool = False,
+    verify_existing: bool = True,
 ) -> Path:
-    """Fetch a file to `target`, or continue to. `size` and `md5` are the published ones."""
+    """Fetch a file to `target`, or continue to. `size` and `md5` are the published ones.
+
+    The size of a file that is there already is compared too, and with `verify_existing` its MD5.
+    """
     if target.is_file():
+        if not ignore_checksum:
+            _check_existing(target, size, md5 if verify_existing else None)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    sweep(target.parent)
     with _locked(target):
         if target.is_file():
             return target
@@ -68,7 +77,7 @@ def fetch(
             else:
                 raise DownloadError(f"{url}: the file changes on the server while it is fetched; try again later")
         if md5 is not None:
-            _check_md5(part, target, md5, ignore_checksum)
+            _check_md5(part, target.name, md5, ignore_checksum)
         part.replace(target)
         record_of(part).unlink(missing_ok=True)
     return target
@@ -302,10 +311,19 @@ def _explained(error: BaseException, part: Path) -> BaseException:
     return error
 
 
-def _check_md5(part: Path, target: Path, md5: str, ignore: bool) -> None:
+def _check_existing(target: Path, size: int | None, md5: str | None) -> None:
+    """Refuse a file that is not the published one."""
+    found = target.stat().st_size
+    if size is not None and found != size:
+        raise DownloadError(f"{target}: has {found:,} bytes, the published one {size:,}{_DAMAGED}. {_KEPT}")
+    if md5 is not None:
+        _check_md5(target, target.name, md5, ignore=False)
+
+
+def _check_md5(path: Path, name: str, md5: str, ignore: bool) -> None:
     digest = hashlib.md5(usedforsecurity=False)
-    with part.open("rb") as file, ProgressBar(f"checking {target.name}", "MB") as progress:
-        total = -(-part.stat().st_size // MEGABYTE)
+    with path.open("rb") as file, ProgressBar(f"checking {name}", "MB") as progress:
+        total = -(-path.stat().st_size // MEGABYTE)
         done = 0
         while block := file.read(1 << 20):
             digest.update(block)
@@ -313,11 +331,9 @@ def _check_md5(part: Path, target: Path, md5: str, ignore: bool) -> None:
             progress.show(done // MEGABYTE, total)
     if digest.hexdigest() == md5:
         return
-    found = f"{part}: its MD5 is {digest.hexdigest()}, the published one is {md5}: it is damaged or another version"
+    found = f"{path}: its MD5 is {digest.hexdigest()}, the published one is {md5}{_DAMAGED}"
     if not ignore:
-        raise DownloadError(
-            f"{found}. It is kept; delete it to fetch it again, or use it as it is with --ignore-checksum"
-        )
+        raise DownloadError(f"{found}. {_KEPT}")
     say(f"{found}; used as it is")
 
 

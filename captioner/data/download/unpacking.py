@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import lzma
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from captioner.data.download.room import check_room
 from captioner.errors import CaptionerError
-from captioner.files.atomic import open_atomically
+from captioner.files.atomic import open_atomically, sweep
 from captioner.progress import ProgressBar
+
+# Damaged; encrypted or of an unknown method (RuntimeError, with its subclass NotImplementedError).
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError)
 
 
 def unpack(archive: Path, folder: Path, target: Callable[[PurePosixPath], Path | None], *, keep: bool) -> int:
@@ -27,13 +33,17 @@ def unpack(archive: Path, folder: Path, target: Callable[[PurePosixPath], Path |
             missing = [
                 (info, path) for info, path in wanted if not path.is_file() or path.stat().st_size != info.file_size
             ]
+            for parent in {path.parent for _, path in missing}:
+                sweep(parent)
             check_room(folder, sum(info.file_size for info, _ in missing), f"unpacking {archive.name}")
             for done, (info, path) in enumerate(missing, len(wanted) - len(missing)):
                 progress.show(done, len(wanted))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with source.open(info) as packed, open_atomically(path, sync=False) as file:
                     shutil.copyfileobj(packed, file, 1 << 20)
-    except (zipfile.BadZipFile, EOFError) as error:
+    except (*_UNREADABLE, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of the disk, not of a wrong offset in the file
+            raise
         raise CaptionerError(
             f"{archive}: not a zip file that can be unpacked ({error}); delete it and try again"
         ) from None

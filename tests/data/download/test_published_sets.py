@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from captioner.data.check import check
 from captioner.data.download import catalogue, room
 from captioner.data.formats.detection import read_set
+from captioner.files.atomic import writer_label
 from tests.cli.command_line import Done, run
 from tests.data.download.file_server import Server
 from tests.data.download.tiny_coco import KARPATHY, TRAIN, VAL, dataset_coco, lavis, serve_coco, serve_flickr8k, zipped
@@ -117,6 +121,18 @@ def test_every_form_of_karpathys_splits_gives_the_same_splits(mirror: Server, tm
     assert pictures(tmp_path / "coco") == set()
 
 
+def test_lists_of_the_same_name_from_two_addresses_are_told_apart(mirror: Server, tmp_path: Path) -> None:
+    other = json.loads(dataset_coco())
+    other["images"] = [record for record in other["images"] if record["split"] != "restval"]
+    mirror.files |= {"/a/dataset_coco.json": dataset_coco(), "/b/dataset_coco.json": json.dumps(other).encode()}
+    for source, train in (("a", (4, 1, 2, 3, 14)), ("b", (4, 1, 2, 3)), ("a", (4, 1, 2, 3, 14))):
+        address = f"{mirror.url}/{source}/dataset_coco.json"
+        done = download(mirror, tmp_path, "karpathy", "--karpathy", address, "--overwrite")
+        assert done.returncode == 0, done.stderr
+        assert split_ids(tmp_path / "coco")["train"] == train
+    assert [path for path, wanted in mirror.requests if wanted == "bytes=0-0"].count("/a/dataset_coco.json") == 1
+
+
 @pytest.mark.parametrize("form", ["dataset", "lavis"])
 def test_restval_can_be_left_out(mirror: Server, tmp_path: Path, form: str) -> None:
     options = [part for source in forms(tmp_path / "given", mirror)[form] for part in ("--karpathy", source)]
@@ -155,11 +171,14 @@ def test_a_few_pictures_come_one_by_one(mirror: Server, tmp_path: Path) -> None:
 def test_pictures_that_fail_are_named_and_tried_again(mirror: Server, tmp_path: Path) -> None:
     path = "/train2014/COCO_train2014_000000000004.jpg"
     picture = mirror.files.pop(path)
-    mirror.statuses["/train2014/COCO_train2014_000000000001.jpg"] = [503]
+    mirror.statuses["/train2014/COCO_train2014_000000000001.jpg"] = [503]  # once
     done = download(mirror, tmp_path, "coco2014", "--max-images", 4, "--split", "train")
     assert done.returncode == 1
     assert f"{path}: the server answers 404" in done.stderr and "1 pictures could not be fetched" in done.stderr
     assert pictures(tmp_path / "coco") == {1, 2, 3}
+    assert "data.allow_missing=true" in done.stderr  # what to do where the photo is gone for good
+    again = download(mirror, tmp_path, "coco2014", "--max-images", 4, "--split", "train")
+    assert again.stderr.splitlines()[-2:] == done.stderr.splitlines()[-2:]
     mirror.files[path] = b"<html>"
     again = download(mirror, tmp_path, "coco2014", "--max-images", 4, "--split", "train")
     assert "the answer is not a picture" in again.stderr
@@ -195,6 +214,18 @@ def test_an_interrupted_unpacking_continues(mirror: Server, tmp_path: Path) -> N
     assert ready(tmp_path / "coco")
 
 
+@pytest.mark.parametrize("option", [["--keep"], ["--max-images", "4"]], ids=["archive", "single pictures"])
+def test_unfinished_files_of_a_killed_download_are_removed(mirror: Server, tmp_path: Path, option: list[str]) -> None:
+    killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    download(mirror, tmp_path, "coco2014", *option)
+    picture = tmp_path / "coco" / "images" / "train2014" / "COCO_train2014_000000000001.jpg"
+    host = writer_label().rpartition("-")[0]
+    unfinished = picture.with_name(f".{picture.name}.{host}-{killed.stdout.strip()}.part")
+    picture.rename(unfinished)
+    download(mirror, tmp_path, "coco2014", *option)
+    assert picture.is_file() and not unfinished.exists()
+
+
 def test_flickr8k_shows_its_licence_and_needs_consent(mirror: Server, tmp_path: Path) -> None:
     refused = download(mirror, tmp_path, "flickr8k")
     assert refused.returncode == 2 and "non-commercial" in refused.stderr and "--accept-licence" in refused.stderr
@@ -217,6 +248,46 @@ def test_a_wrong_checksum_exits_1_and_the_file_stays(
     done = download(mirror, tmp_path, "coco2014", "--split", "val")
     assert done.returncode == 1 and "its MD5 is" in done.stderr and "It is kept" in done.stderr
     assert (tmp_path / "coco" / "val2014.zip.part").stat().st_size == len(archive)
+
+
+@pytest.mark.parametrize("name", ["coco", "flickr8k"])
+@pytest.mark.parametrize("damage", ["another size", "another MD5"])
+def test_an_archive_that_is_there_is_checked_before_it_is_unpacked(
+    mirror: Server, tmp_path: Path, name: str, damage: str
+) -> None:
+    source, target, call = {
+        "coco": ("/zips/val2014.zip", "coco/val2014.zip", ["coco2014", "--split", "val"]),
+        "flickr8k": (
+            f"/{catalogue.FLICKR8K_PICTURES.path}",
+            "flickr8k/Flickr8k_Dataset.zip",
+            ["flickr8k", "--accept-licence"],
+        ),
+    }[name]
+    whole = mirror.files[source]
+    archive = tmp_path / target
+    archive.parent.mkdir()
+    archive.write_bytes(whole + b"!" if damage == "another size" else b"!" + whole[1:])
+    before = archive.read_bytes()
+    done = download(mirror, tmp_path, *call)
+    assert done.returncode == 1 and "It is kept; delete it to fetch it again" in done.stderr
+    assert ("bytes, the published one" if damage == "another size" else "its MD5 is") in done.stderr
+    assert archive.read_bytes() == before and pictures(archive.parent) == set()
+    archive.write_bytes(whole)
+    assert download(mirror, tmp_path, *call).returncode == 0
+    assert ready(archive.parent) and source not in {path for path, _ in mirror.requests}
+
+
+def test_an_archive_that_stays_packed_is_checked_by_its_size_only(mirror: Server, tmp_path: Path) -> None:
+    """Otherwise every call would read 20 GB."""
+    download(mirror, tmp_path, "coco2014", "--no-unpack")
+    archive = tmp_path / "coco" / "images" / "train2014.zip"
+    archive.write_bytes(b"!" + archive.read_bytes()[1:])
+    assert download(mirror, tmp_path, "coco2014", "--no-unpack").returncode == 0
+    refused = download(mirror, tmp_path, "coco2014")
+    assert refused.returncode == 1 and "its MD5 is" in refused.stderr
+    archive.write_bytes(archive.read_bytes()[:-1])
+    refused = download(mirror, tmp_path, "coco2014", "--no-unpack")
+    assert refused.returncode == 1 and "bytes, the published one" in refused.stderr
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -278,6 +349,34 @@ def test_an_archive_with_paths_out_of_its_folder_is_refused(
     done = download(mirror, tmp_path / "data", "coco2014", "--split", "train", "--ignore-checksum")
     assert done.returncode == 1 and "unsafe path '../../evil.txt'" in done.stderr
     assert not list(tmp_path.rglob("evil*"))
+
+
+def damaged_deflate_stream() -> bytes:
+    packed = bytearray(zipped({"train2014/a.jpg": b"a picture" * 99}, zipfile.ZIP_DEFLATED))
+    start = 30 + len("train2014/a.jpg")
+    packed[start : start + 2] = b"\xff\xff"
+    return bytes(packed)
+
+
+def with_header(flag: int, method: int) -> bytes:
+    """An archive whose only member has this flag and compression method in both of its headers."""
+    packed = bytearray(zipped({"train2014/a.jpg": b"a picture"}))
+    central = packed.index(b"PK\1\2")
+    for start in (6, central + 8):
+        packed[start : start + 4] = bytes([flag, 0, method, 0])
+    return bytes(packed)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [damaged_deflate_stream(), with_header(1, 0), with_header(0, 97), b"no zip"],
+    ids=["damaged", "encrypted", "unknown method", "no zip"],
+)
+def test_an_archive_that_cannot_be_unpacked_is_a_sentence(mirror: Server, tmp_path: Path, archive: bytes) -> None:
+    mirror.files["/zips/train2014.zip"] = archive
+    done = download(mirror, tmp_path, "coco2014", "--split", "train", "--ignore-checksum")
+    assert done.returncode == 1 and "not a zip file that can be unpacked" in done.stderr
+    assert pictures(tmp_path / "coco") == set() and not list(tmp_path.rglob("*.part*"))
 
 
 @pytest.mark.parametrize(

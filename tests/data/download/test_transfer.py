@@ -21,6 +21,7 @@ from captioner.data.download.http import DownloadError
 from captioner.data.download.room import ArchiveRoom, check_room, peak_bytes
 from captioner.data.download.transfer import fetch
 from captioner.data.download.transfer_record import fetched_bytes, part_of, record_of
+from captioner.files.atomic import writer_label
 from tests.data.download.file_server import Server
 
 CONTENT = random.Random(0).randbytes(1_000_003)
@@ -282,6 +283,24 @@ def test_a_first_answer_without_its_range_does_not_lose_what_was_fetched(server:
     assert target.read_bytes() == CONTENT
     assert [wanted for _, wanted in server.requests[:2]] == ["bytes=0-0"] * 2
     assert all(not wanted.startswith("bytes=0-") for _, wanted in server.requests[2:])
+
+
+def test_a_file_that_is_there_is_compared_with_the_published_one(server: Server, target: Path) -> None:
+    target.write_bytes(CONTENT[:-1])
+    with pytest.raises(DownloadError, match=r"has 1,000,002 bytes, the published one 1,000,003.*It is kept; delete it"):
+        fetch(url(server), target, size=len(CONTENT), md5=MD5)
+    with pytest.raises(DownloadError, match=r"its MD5 is .*It is kept; delete it"):
+        fetch(url(server), target, md5=MD5)
+    fetch(url(server), target, size=len(CONTENT), md5=MD5, ignore_checksum=True)
+    assert target.read_bytes() == CONTENT[:-1] and server.requests == []
+
+
+def test_the_unfinished_record_of_a_killed_process_is_removed(server: Server, target: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    host = writer_label().rpartition("-")[0]
+    target.with_name(f".train.zip.part.json.{host}-{ended.stdout.strip()}.part").write_text("{")
+    fetch(url(server), target, md5=MD5)
+    assert leftovers(target) == []
 
 
 def test_a_killed_process_continues(server: Server, target: Path) -> None:
