@@ -90,14 +90,20 @@ def test_graph_runs_vocabulary_products_and_copies_per_caption(captioner, counte
     assert copied["select_images"] <= 8 * (BATCH - 1) / 2 * (shared + BEAM * own)
 
 
-def test_nothing_is_computed_for_sampling_where_nothing_is_sampled(captioner, monkeypatch):
+@pytest.mark.parametrize("model", ["default", "hard"])
+def test_nothing_is_computed_for_sampling_where_nothing_is_sampled(model, monkeypatch):
+    captioner = Captioner.load(ROOT / "weights" / model, threads=1)
     calls: Counter[str] = Counter()
-    monkeypatch.setattr(onnx_backend, "checksums", lambda pixels: calls.update(["checksums"]) or np.zeros(8, np.uint32))
+    monkeypatch.setattr(
+        onnx_backend, "checksums", lambda pixels: calls.update(["checksums"]) or np.zeros(len(pixels), np.uint32)
+    )
     list(captioner.stream(PICTURES[:1]))
     captioner(PICTURES[0])
     assert not calls
     captioner(PICTURES[0], sample=True)
     assert calls["checksums"] == 1
+    captioner(PICTURES[0], hard_attention="sampled")
+    assert calls["checksums"] == (2 if captioner.backend.hard else 1)
 
 
 @pytest.mark.parametrize("k", [1, 10, 64])

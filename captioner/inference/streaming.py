@@ -89,7 +89,9 @@ class CaptionStream:
 
     def encode(self, pixels: NDArray[np.uint8]) -> Annotations:
         """Annotations of pictures (B, size, size, 3), for `captions`."""
-        return self.backend.encode(pixels, keys=self.options.sample or self.backend.hard)
+        # None is the model's own way to attend, which may be to sample a cell.
+        samples_cells = self.backend.hard and self.options.hard_attention in (None, "sampled")
+        return self.backend.encode(pixels, keys=self.options.sample or samples_cells)
 
     def captions(self, pictures: Sequence[Picture], annotations: Annotations) -> list[Caption | Failure]:
         """The captions of pictures that are encoded."""
