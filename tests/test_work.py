@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,11 @@ from captioner.bundle.layout import int8_graph
 from captioner.bundle.loading import load_bundle
 from captioner.cli import shard_options
 from captioner.images import reading
-from captioner.inference import onnx_backend
+from captioner.inference import onnx_backend, streaming
 from captioner.inference.onnx_backend import INT8_AT_ONCE, OnnxBackend
 from captioner.inference.search import beam as beam_module
+from captioner.inference.search import search
+from captioner.inference.streaming import CaptionStream
 from captioner.scale import shards
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,6 +92,65 @@ def test_graph_runs_vocabulary_products_and_copies_per_caption(captioner, counte
     assert copied["select_hypotheses"] <= counted["decoder"].rows * own
     # An image is copied when another one of its batch ends before it: (BATCH - 1) / 2 times on average, or less.
     assert copied["select_images"] <= 8 * (BATCH - 1) / 2 * (shared + BEAM * own)
+
+
+def test_annotations_are_copied_three_times_and_in_memory_once_during_the_search(captioner, monkeypatch):
+    backend = captioner.backend
+    encode, begin = backend.encode, backend.begin
+    copied: Counter[str] = Counter()
+    parts: list[weakref.ref[np.ndarray]] = []
+    others: list[np.ndarray] = []  # arrays that are in memory beside those that are searched
+
+    def counted_encode(pixels, **options):
+        annotations = encode(pixels, **options)
+        copied["encode"] += annotations.values.nbytes
+        parts.append(weakref.ref(annotations.values))
+        return annotations
+
+    def counted_begin(annotations, *args):
+        state = begin(annotations, *args)
+        copied["begin"] += state.shared["annotations"].nbytes
+        return state
+
+    def counted_search(backend, annotations, options):
+        others.extend(array for part in parts if (array := part()) is not None)
+        copied["join"] += annotations.values.nbytes
+        return search(backend, annotations, options)
+
+    monkeypatch.setattr(backend, "encode", counted_encode)
+    monkeypatch.setattr(backend, "begin", counted_begin)
+    monkeypatch.setattr(streaming, "search", counted_search)
+    stream = CaptionStream(backend, captioner.options(), threads=2)
+    captions = list(stream.run_rounds([[PICTURES]]))
+    once = backend.encode(np.zeros((1, backend.image_size, backend.image_size, 3), np.uint8)).values.nbytes
+    assert (len(captions), len(parts) - 1) == (8, 2)
+    assert sum(copied.values()) - once <= 3 * 8 * once
+    assert others == []
+
+
+def test_a_stream_keeps_no_pixels_and_annotations_while_its_caller_works(captioner, monkeypatch):
+    kept: list[weakref.ref[np.ndarray]] = []
+    encode = captioner.backend.encode
+
+    def noted_load(*args, **options):
+        picture, pixels = reading.load_for_model(*args, **options)
+        kept.append(weakref.ref(pixels))
+        return picture, pixels
+
+    def noted_encode(*args, **options):
+        annotations = encode(*args, **options)
+        kept.append(weakref.ref(annotations.values))
+        return annotations
+
+    monkeypatch.setattr(streaming, "load_for_model", noted_load)
+    monkeypatch.setattr(captioner.backend, "encode", noted_encode)
+    captions = captioner.stream(PICTURES)
+    next(captions)
+    end = time.monotonic() + 10  # for the thread that searched to drop its own variables
+    while any(array() is not None for array in kept) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(kept) > 8
+    assert [array() for array in kept if array() is not None] == []
 
 
 @pytest.mark.parametrize("model", ["default", "hard"])

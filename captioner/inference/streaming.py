@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -58,24 +58,9 @@ class CaptionStream:
         working = ThreadPoolExecutor(self.threads, thread_name_prefix="caption")
         wait = True  # for the work that has begun, when the caller leaves early
         waiting: deque[Future[list[Caption | Failure]]] = deque()
-        read = partial(
-            _read,
-            size=self.backend.image_size,
-            keep=self.keep_pictures,
-            thumbnail=self.thumbnail,
-            limits=self.limits,
-        )
         try:
             for batches in sources:
-                encoding = []
-                for batch in batches:
-                    pictures = [reading.submit(read, source) for source in batch]
-                    part = min(PART, -(-len(batch) // self.threads))
-                    starts = range(0, len(batch), part)
-                    encoding.append([working.submit(self._encode, pictures[i : i + part]) for i in starts])
-                # First in, first out: when a search starts, its parts are encoded or being encoded. So waiting for
-                # them cannot block the threads that they need.
-                waiting.extend(working.submit(self._search, parts) for parts in encoding)
+                waiting.extend(self._begin(batches, reading, working))
                 while len(waiting) > (AHEAD if batches else 0):
                     yield from waiting.popleft().result()
             while waiting:
@@ -109,6 +94,31 @@ class CaptionStream:
                 results.append(Failure(picture.name, f"{picture.name}: no caption satisfies all constraints at once"))
         return results
 
+    def _begin(
+        self, batches: Sequence[Sequence[ImageSource]], reading: Executor, working: Executor
+    ) -> list[Future[list[Caption | Failure]]]:
+        """Begin to read, encode and search the batches of a round.
+
+        The pixels and annotations of a round are in memory as long as its futures. So only this method names them:
+        variables of a generator would keep them while its caller works.
+        """
+        read = partial(
+            _read,
+            size=self.backend.image_size,
+            keep=self.keep_pictures,
+            thumbnail=self.thumbnail,
+            limits=self.limits,
+        )
+        encoding = []
+        for batch in batches:
+            pictures = [reading.submit(read, source) for source in batch]
+            part = min(PART, -(-len(batch) // self.threads))
+            starts = range(0, len(batch), part)
+            encoding.append([working.submit(self._encode, pictures[i : i + part]) for i in starts])
+        # First in, first out: when a search starts, its parts are encoded or being encoded. So waiting for them cannot
+        # block the threads that they need.
+        return [working.submit(self._search, parts) for parts in encoding]
+
     def _encode(self, pictures: Sequence[Future[tuple[Picture, Pixels] | Failure]]) -> _Part:
         """Annotations of the pictures that could be read."""
         results: list[Picture | Failure] = []
@@ -122,10 +132,13 @@ class CaptionStream:
                 readable.append(picture[1])
         return results, self.encode(np.stack(readable)) if readable else None
 
-    def _search(self, parts: Sequence[Future[_Part]]) -> list[Caption | Failure]:
+    def _search(self, parts: list[Future[_Part]]) -> list[Caption | Failure]:
+        """The captions of a batch. Empties the list: the parts would be in memory beside their joined annotations."""
         encoded = [part.result() for part in parts]
+        parts.clear()
         results = [result for part, _ in encoded for result in part]
         annotations = [values for _, values in encoded if values is not None]
+        del encoded
         pictures = [result for result in results if isinstance(result, Picture)]
         captions = iter(self.captions(pictures, _joined(annotations)) if pictures else [])
         return [result if isinstance(result, Failure) else next(captions) for result in results]
@@ -145,17 +158,22 @@ def _read(
         return Failure(source_name(source), str(error))
 
 
-def _joined(parts: Sequence[Annotations]) -> Annotations:
-    """Several batches of annotations as one."""
-    first = parts[0]
+def _joined(parts: list[Annotations]) -> Annotations:
+    """Several batches of annotations as one. Empties the list, so that each part is freed as soon as it is copied."""
     if len(parts) == 1:
-        return first
-    values: Any
+        return parts.pop()
+    first = parts[0]
+    shape = (sum(len(part.values) for part in parts), *first.values.shape[1:])
     if isinstance(first.values, np.ndarray):
-        values = np.concatenate([part.values for part in parts])
+        values: Any = np.empty(shape, first.values.dtype)
     else:
-        import torch
-
-        values = torch.cat([part.values for part in parts])
+        values = first.values.new_empty(shape)
     keys = [part.keys for part in parts if part.keys is not None]
-    return Annotations(values, first.rows, first.cols, np.concatenate(keys) if len(keys) == len(parts) else None)
+    joined = replace(first, values=values, keys=np.concatenate(keys) if len(keys) == len(parts) else None)
+    del first
+    start = 0
+    while parts:
+        part = parts.pop(0)
+        values[start : start + len(part.values)] = part.values
+        start += len(part.values)
+    return joined
