@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from pathlib import Path
 
 
@@ -38,7 +38,7 @@ class TransferRecord:
             return self.validator == new.validator
         return md5 is not None
 
-    def is_another_version(self, headers: Mapping[str, str], size: int | None) -> bool:
+    def is_another_version(self, headers: Message, size: int | None) -> bool:
         """Whether an answer with these headers proves that the server's file is not the one that was begun."""
         is_etag = self.validator.startswith('"')
         told = headers.get("ETag", "").removeprefix("W/") if is_etag else headers.get("Last-Modified", "")
