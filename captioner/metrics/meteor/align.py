@@ -13,6 +13,7 @@ properties, which its papers do not mention:
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 BEAM = 40
@@ -29,20 +30,12 @@ class Match(NamedTuple):
     matcher: int
 
 
-class _Path(NamedTuple):
-    """An alignment of the reference's words before `at`."""
-
-    covered: int
-    chunks: int
-    distance: int
-    at: int
-    chunk_end: int  # where the open chunk ends in the caption, or -1
-    used: int  # words of the caption, one bit per word
-    ref_used: int
-    matches: tuple[Match, ...]
-
-    def rank(self) -> tuple[int, int, int]:
-        return -self.covered, self.chunks, self.distance
+# An alignment of the reference's words before `at`:
+#     (cost: minus the covered words, chunks, distance, `at`, end of the open chunk in the caption or -1,
+#      used words of the caption as bits, matches)
+# The first three are its rank; the smallest is the best. Plain tuples, because a caption has thousands of paths.
+_Path = tuple[int, int, int, int, int, int, tuple[Match, ...]]
+_rank = itemgetter(0, 1, 2)
 
 
 def align(candidates: list[list[Match]], caption_length: int) -> tuple[list[Match], int]:
@@ -51,45 +44,35 @@ def align(candidates: list[list[Match]], caption_length: int) -> tuple[list[Matc
     `candidates` has one list per word of the reference: the matches that begin there, best matcher first.
     """
     fixed = _fixed_positions(candidates, caption_length)
-    paths = [_Path(0, 0, 0, 0, -1, 0, 0, ())]
-    for at in range(len(candidates)):
+    paths: list[_Path] = [(0, 0, 0, 0, -1, 0, ())]
+    for at, matches in enumerate(candidates):
+        options = [(match, _covered(match), _caption_bits(match), abs(match.ref - match.start)) for match in matches]
         following: list[_Path] = []
         for path in paths[:BEAM]:
-            if path.at > at:
+            cost, chunks, distance, begins, end, used, taken = path
+            if begins > at:
                 following.append(path)
-            elif at in fixed:
-                following.append(_with_match(path, candidates[at][0], path.distance))
-            else:
-                distance = path.distance
-                for match in candidates[at]:
-                    if not (path.used & _caption_bits(match) or path.ref_used & _reference_bits(match)):
-                        following.append(_with_match(path, match, distance))
-                        distance += abs(match.ref - match.start)
-                covered, chunks, _, _, chunk_end, used, ref_used, matches = path
-                chunks += chunk_end != -1
-                following.append(_Path(covered, chunks, distance, at + 1, -1, used, ref_used, matches))
+                continue
+            for match, covered, bits, shift in options:
+                if not used & bits:
+                    closed = chunks + (end not in (-1, match.start))
+                    ends = at + match.ref_length, match.start + match.length
+                    following.append((cost - covered, closed, distance, *ends, used | bits, (*taken, match)))
+                    distance += shift
+            if at not in fixed:
+                following.append((cost, chunks + (end != -1), distance, at + 1, -1, used, taken))
         if len(following) > 1:
-            following.sort(key=_Path.rank)
+            following.sort(key=_rank)
         paths = following
-    finished = [path._replace(chunks=path.chunks + (path.chunk_end != -1)) for path in paths[:BEAM]]
-    best = min(finished, key=_Path.rank)  # the first of equals, as in a stable sort
-    return list(best.matches), best.chunks
+    ended = [(cost, chunks + (end != -1), distance, taken) for cost, chunks, distance, _, end, _, taken in paths[:BEAM]]
+    _, chunks, _, taken = min(ended, key=_rank)  # the first of equals, as in a stable sort
+    return list(taken), chunks
 
 
-def _with_match(path: _Path, match: Match, distance: int) -> _Path:
+def _covered(match: Match) -> int:
+    """The covered words of caption and reference."""
     weight = WEIGHTS[match.matcher]
-    covered = int(weight * match.length) + int(weight * match.ref_length)
-    closes = path.chunk_end not in (-1, match.start)
-    return _Path(
-        path.covered + covered,
-        path.chunks + closes,
-        distance,
-        match.ref + match.ref_length,
-        match.start + match.length,
-        path.used | _caption_bits(match),
-        path.ref_used | _reference_bits(match),
-        (*path.matches, match),
-    )
+    return int(weight * match.length) + int(weight * match.ref_length)
 
 
 def _fixed_positions(candidates: list[list[Match]], caption_length: int) -> set[int]:
@@ -113,7 +96,3 @@ def _fixed_positions(candidates: list[list[Match]], caption_length: int) -> set[
 
 def _caption_bits(match: Match) -> int:
     return ((1 << match.length) - 1) << match.start
-
-
-def _reference_bits(match: Match) -> int:
-    return ((1 << match.ref_length) - 1) << match.ref

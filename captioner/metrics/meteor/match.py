@@ -70,7 +70,7 @@ class Matcher:
         """For each word of the reference, the matches that begin there, in METEOR's order."""
         candidates: list[list[Match]] = []
         positions, stem_positions = caption.positions, caption.stem_positions
-        senses = [(word, self.resources.senses(word)) for word in positions]
+        senses = [(word, found) for word in positions if (found := self.resources.senses(word))]
         for j, word in enumerate(reference.words):
             matches = [Match(j, 1, i, 1, EXACT) for i in positions.get(word, ())]
             for i in stem_positions.get(stem(word), ()):
