@@ -27,7 +27,7 @@ from captioner.metrics.cider import CiderReward
 from captioner.metrics.meteor.resources import first_use, load_resources
 from captioner.metrics.rewards import BleuReward, MeteorReward, ObjectReward, RepetitionReward
 from captioner.model.attention.cell_sampling import gumbel_noise
-from captioner.model.caption_decoder import CaptionDecoder, TeacherForced, expand_state
+from captioner.model.caption_decoder import MOSTLY_LIVE, CaptionDecoder, TeacherForced, expand_state
 from captioner.model.fast_cpu import sample_categorical
 from captioner.model.word_likelihood import log_likelihood
 from captioner.terminal import say
@@ -100,10 +100,12 @@ class SelfCritical:
         )
 
     def _rewards(self, words: Captions, images: NDArray[np.int64]) -> NDArray[np.float64]:
-        flat = [caption for of_image in words for caption in of_image]
-        owners = [int(image) for image, of_image in zip(images, words, strict=True) for _ in of_image]
-        total = sum(weight * score(flat, owners) for weight, score in self.scores)
-        return np.asarray(total, np.float64).reshape(len(words), -1)
+        """The rewards (B, K). Equal captions of an image, which are frequent, are scored once."""
+        pairs = [(tuple(caption), int(image)) for image, row in zip(images, words, strict=True) for caption in row]
+        number = {pair: n for n, pair in enumerate(dict.fromkeys(pairs))}
+        captions, owners = zip(*number, strict=True)
+        total = np.asarray(sum(weight * score(captions, owners) for weight, score in self.scores), np.float64)
+        return total[[number[pair] for pair in pairs]].reshape(len(words), -1)
 
 
 def load_meteor() -> None:
@@ -150,37 +152,40 @@ def sample_captions(
 ) -> tuple[Captions, Tensor | None]:
     """Captions of at most `max_length` words, and the cells (B, K, C) that a hard-attention model sampled.
 
-    `sampled` (B, K) marks the rows that attend to sampled cells; the others use the expectation.
+    `sampled` (B, K) marks the rows that attend to sampled cells; the others use the expectation. Images whose captions
+    have all ended leave the batch.
     """
     shared, own = decoder.begin(annotations)
-    images, device = len(annotations), annotations.device
-    own = expand_state(own, captions)
-    words = torch.full((images, captions), vocabulary.start, device=device)
-    done = torch.zeros_like(words, dtype=torch.bool)
-    columns, cells = [], []
-    for time in range(max_length + 1):
+    own, device = expand_state(own, captions), annotations.device
+    live = torch.arange(len(annotations), device=device)  # images with a caption that has not ended
+    words = torch.full((len(live), captions), vocabulary.start, device=device)
+    table = torch.full((len(live), captions, max_length + 1), vocabulary.end, device=device)
+    cells = torch.zeros_like(table)
+    for time in range(max_length):
         noise = None
         if sampled is not None:
-            noise = gumbel_noise((images, captions, annotations.shape[1]), generator, device)
+            noise = gumbel_noise((len(live), captions, annotations.shape[1]), generator, device)
         logits, own, attention = decoder.step(shared, own, words, noise=noise, sampled=sampled)
         # half precision has too few values between 0 and 1 to sample from
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         logits[..., [vocabulary.pad, vocabulary.start, vocabulary.unk]] = -torch.inf
         if greedy:
-            words = logits.argmax(-1)
+            following = logits.argmax(-1)
         else:
-            p = torch.softmax(logits / temperature, -1)
-            words = sample_categorical(p, generator)
-        words = torch.where(done | (time == max_length), vocabulary.end, words)
-        columns.append(words)
+            following = sample_categorical(torch.softmax(logits / temperature, -1), generator)
+        words = torch.where(words == vocabulary.end, vocabulary.end, following)
+        table[live, :, time] = words
         if attention.cell is not None:
-            cells.append(attention.cell)
-        done |= words == vocabulary.end
-        if done.all():
+            cells[live, :, time] = attention.cell
+        running = (words != vocabulary.end).any(1)
+        if not running.any():
             break
-    table = torch.stack(columns, -1).tolist()
-    without_end = [[row[: row.index(vocabulary.end)] for row in of_image] for of_image in table]
-    return without_end, torch.stack(cells, -1) if cells else None
+        if running.sum() <= MOSTLY_LIVE * len(live):
+            live, words = live[running], words[running]
+            shared, own = ({name: tensor[running] for name, tensor in state.items()} for state in (shared, own))
+            sampled = None if sampled is None else sampled[running]
+    without_end = [[row[: row.index(vocabulary.end)] for row in of_image] for of_image in table.tolist()]
+    return without_end, None if sampled is None else cells
 
 
 def longest_first(samples: SampledCaptions) -> SampledCaptions:

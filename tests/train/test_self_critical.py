@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from captioner.errors import CaptionerError
 from captioner.metrics.meteor.resources import is_installed, load_resources
+from captioner.model.caption_decoder import CaptionDecoder
 from captioner.model.decoder import Decoder
 from captioner.model.encoder import Encoder
 from captioner.model.settings import ModelSettings
@@ -123,22 +127,46 @@ def test_the_estimate_is_the_gradient_of_the_expected_reward(mode: str, heat: fl
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard"])
-def test_captions_are_sampled_with_their_probability(mode: str) -> None:
-    decoder, hard, heat = tiny(mode, 1.5), mode == "hard", 0.8
-    count = 6000
-    sampled = torch.ones(1, count, dtype=torch.bool) if hard else None
+@pytest.mark.parametrize(("images", "captions"), [(1, 6000), (3000, 2)])
+def test_captions_are_sampled_with_their_probability(mode: str, images: int, captions: int) -> None:
+    """And the cells with them, in a batch that images leave when their captions have ended too."""
+    decoder, hard, heat, longest = tiny(mode, 1.5), mode == "hard", 0.8, 2
+    count = images * captions
+    sampled = torch.ones(images, captions, dtype=torch.bool) if hard else None
     generator = torch.Generator().manual_seed(1)
-    how: dict[str, Any] = {"captions": count, "max_length": 2, "temperature": heat}
-    samples, sampled_cells = sample_captions(decoder, image(), VOCABULARY, sampled=sampled, generator=generator, **how)
+    how: dict[str, Any] = {"captions": captions, "max_length": longest, "temperature": heat}
+    samples, sampled_cells = sample_captions(
+        decoder, image().expand(images, -1, -1), VOCABULARY, sampled=sampled, generator=generator, **how
+    )
     assert (sampled_cells is not None) == hard
-    captions = [tuple(words) for words in samples[0]]
-    likely: dict[tuple[int, ...], float] = {}
-    for words, cells in outcomes(2, hard):
-        likely[words] = likely.get(words, 0.0) + float(chance(decoder, words, cells, 2, heat).detach())
+    words = [tuple(caption) for of_image in samples for caption in of_image]
+    cells = [()] * count if sampled_cells is None else sampled_cells.flatten(0, 1).tolist()
+    found = Counter((said, tuple(seen[: min(len(said) + 1, longest)])) for said, seen in zip(words, cells, strict=True))
+    likely = {path: float(chance(decoder, *path, longest, heat).detach()) for path in outcomes(longest, hard)}
     assert sum(likely.values()) == pytest.approx(1)
-    for words, p in likely.items():
-        assert abs(captions.count(words) / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9
-    assert len(set(captions)) == 7
+    assert set(found) <= set(likely)
+    for path, p in likely.items():
+        assert abs(found[path] / count - p) < 4.5 * (p * (1 - p) / count) ** 0.5 + 1e-9
+    assert len(set(words)) == 7
+
+
+@pytest.mark.parametrize("kind", ["lstm", "transformer"])
+def test_a_batch_whose_images_end_at_different_times_gets_the_captions_of_its_images_alone(kind: str) -> None:
+    decoder: CaptionDecoder = tiny(scale=4)
+    if kind == "transformer":
+        plain = {"score": "scaled_dot", "gate": False, "heads": 2, "size": 6}
+        settings = {"decoder": kind, "attention": plain, "embedding_size": 6, "hidden_size": 6, "annotation_size": None}
+        torch.manual_seed(0)
+        decoder = TransformerDecoder(ModelSettings.model_validate(settings), 3, len(VOCABULARY)).eval().double()
+        with torch.no_grad():
+            for parameter in decoder.parameters():
+                parameter.mul_(3)
+    annotations = torch.randn(40, PLACES, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    how: dict[str, Any] = {"captions": 1, "max_length": 6, "greedy": True}
+    together, _ = sample_captions(decoder, annotations, VOCABULARY, **how)
+    assert len({len(of_image[0]) for of_image in together}) > 2
+    for own, caption in zip(annotations, together, strict=True):
+        assert sample_captions(decoder, own.unsqueeze(0), VOCABULARY, **how)[0] == [caption]
 
 
 def test_greedy_takes_the_likeliest_word_at_each_step() -> None:
@@ -239,6 +267,24 @@ def test_rewards_compare_with_the_captions_of_the_same_image() -> None:
     assert rewards[0, 0] == pytest.approx(rewards[1, 1])
     assert rewards[0, 1] == pytest.approx(rewards[1, 0])
     assert rewards[0, 0] > 2 * rewards[0, 1]
+
+
+def test_equal_captions_of_an_image_are_scored_once() -> None:
+    corpus, _ = toy()
+    critic = SelfCritical(SelfCriticalSettings(start_epoch=0), tiny(), WORDS, corpus)
+    red, blue = WORDS.encode("a red dot"), WORDS.encode("a blue dot")
+    expected = critic._rewards([[red], [blue], [blue]], np.array([0, 0, 2])).ravel()
+    scored: list[int] = []
+    ((weight, cider),) = critic.scores
+
+    def score(captions: Sequence[Sequence[int]], images: Sequence[int]) -> NDArray[np.float64]:
+        scored.append(len(captions))
+        return cider(captions, images)
+
+    critic.scores = [(weight, score)]
+    rewards = critic._rewards([[red, blue, red], [blue, blue, blue]], np.array([0, 2]))
+    assert scored == [3]
+    assert rewards.tolist() == [[expected[0], expected[1], expected[0]], [expected[2]] * 3]
 
 
 @pytest.mark.skipif(not is_installed(), reason="METEOR's files are not installed")
