@@ -70,6 +70,33 @@ def test_coco_with_karpathys_splits_is_ready_for_the_shipped_configs(mirror: Ser
     assert (len(read_split(config, "train")), len(read_split(config, "val"))) == (5, 2)
 
 
+SMALL = [
+    "encoder.weights=none",
+    "encoder.size=64",
+    "model.annotation_size=16",
+    "model.attention.size=8",
+    "model.embedding_size=16",
+    "model.hidden_size=16",
+    "training.epochs=1",
+    "training.threads=1",
+    "training.validation.search.beam=1",
+]
+
+
+@pytest.mark.slow
+def test_the_shipped_config_trains_on_a_download(mirror: Server, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="training needs captioner[train]")
+    from captioner.train.run_folder import RunFolder
+
+    download(mirror, tmp_path, "coco2014", "--karpathy")
+    settings = [f"data.root={tmp_path}", f"features.folder={tmp_path / 'cache'}", *SMALL]
+    options = [part for setting in settings for part in ("--set", setting)]
+    done = run("train", "--config", ROOT / "configs" / "coco_soft.yaml", *options, "--run", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    folder = RunFolder(tmp_path / "run")
+    assert folder.checkpoint.is_file() and folder.best_weights.is_file()
+
+
 def test_the_captions_are_cocos_own(mirror: Server, tmp_path: Path) -> None:
     download(mirror, tmp_path, "coco2014", "--karpathy")
     content = json.loads((tmp_path / "coco" / "captions_val.json").read_text())
