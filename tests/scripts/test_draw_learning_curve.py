@@ -140,6 +140,15 @@ def test_rows_of_the_log_are_means_over_the_steps_of_one_stage_of_one_epoch(tmp_
     assert {row["reward"] for row in log if "reward" in row} == {0.5}
 
 
+def test_the_last_few_steps_of_an_epoch_join_the_row_before_them(tmp_path: Path) -> None:
+    rows = [{"step": 50, "epoch": 0.49, "reward": 1.0}, {"step": 100, "epoch": 0.99, "reward": 2.0}]
+    rows += [{"step": 101, "epoch": 1.0, "reward": 9.0}, {"step": 151, "epoch": 1.5, "reward": 3.0}]
+    run = write_run(tmp_path / "run", rows)
+    assert draw("--log", tmp_path / "log.jsonl", tmp_path / "curve.svg", run).returncode == 0
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [(row["step"], round(row["reward"], 3)) for row in log] == [(50, 1.0), (101, 2.137), (151, 3.0)]
+
+
 @pytest.mark.parametrize("content", [None, "[]", "{", '{"epoch": 1}'], ids=["missing", "list", "damaged", "no run"])
 def test_a_file_that_is_no_log_is_refused_in_one_line(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "log.jsonl"
