@@ -96,7 +96,8 @@ def merge_equal_words(graph: Path) -> None:
     """Multiply the embedding of a word once per step, not once per hypothesis.
 
     The hypotheses of a batch end in the same few words: in a batch of 32 pictures, two thirds of these products of a
-    step repeat others. A table of the products of all words would take 62 MB for `default`, and a tenth of a second when it is built.
+    step repeat others. A table of the products of all words would take 62 MB for `default`, and a tenth of a second
+    when it is built.
     """
     import onnx
 
