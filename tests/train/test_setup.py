@@ -66,8 +66,8 @@ def test_a_bundle_that_differs_from_torch_is_refused(trained: Path, tmp_path: Pa
 
     real = export.export_graphs  # type: ignore[attr-defined]
 
-    def spoilt(network: Any, folder: Path) -> None:
-        real(network, folder)
+    def spoilt(network: Any, folder: Path, **options: Any) -> None:
+        real(network, folder, **options)
         graph = folder / "decoder.onnx"
         data = graph.read_bytes()
         assert b"Tanh" in data
